@@ -1,0 +1,1 @@
+"""What the answer may rest on: duplicates, packing, citations, the prompt."""

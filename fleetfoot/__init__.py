@@ -1,0 +1,1 @@
+"""The command: demo, serve, work, ingest, search, ask, models."""

@@ -1,0 +1,1 @@
+"""The language model's side: streamed, cancelled when nobody listens."""

@@ -1,0 +1,192 @@
+"""The ports: what one stage may ask of another, one verb each.
+
+An implementation that would have to raise NotImplementedError means that a port is two ports. A policy (a cache, a
+batcher) is another implementation of the same port, wrapped around the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from pipeline.clock import Clock
+from pipeline.passages import (
+    Candidates,
+    Context,
+    Document,
+    Groups,
+    Passage,
+    Prompt,
+    Query,
+    Ranking,
+    Sizes,
+    Token,
+    Upload,
+    Vectors,
+)
+
+# A request
+
+
+class Shelf(Protocol):
+    """An opened, immutable generation (or several side by side) as one request sees it.
+
+    A key is a place on this shelf. Everything here is a look-up of what ingest computed; nothing is encoded. The
+    methods compute without waiting, are safe to call from any thread, and raise KeyError for a key of another shelf.
+    """
+
+    @property
+    def generation(self) -> str:
+        """Names every generation searched, as `handbook@7` or `handbook@7+laws@3`."""
+        ...
+
+    @property
+    def tokenizer(self) -> str:
+        """The fingerprint of the tokenizer that made `token_ids`."""
+        ...
+
+    def passages(self, keys: Sequence[int]) -> tuple[Passage, ...]:
+        """The passages, in the order of the keys."""
+        ...
+
+    def tokens(self, keys: Sequence[int]) -> tuple[int, ...]:
+        """Token counts of the passages' text."""
+        ...
+
+    def token_ids(self, keys: Sequence[int]) -> tuple[memoryview, ...]:
+        """Token ids of title and text, `[tokens] int32` each, without special tokens, not truncated."""
+        ...
+
+    def near_duplicates(self, keys: Sequence[int], similarity: float) -> tuple[int, ...]:
+        """For each key the index of the first key that it repeats (its own index when it repeats none).
+
+        Exact by content hash; near by stored signatures and vectors, from cosine `similarity` on.
+        """
+        ...
+
+
+class Retriever(Protocol):
+    """Finds candidates. Answers as long as one leg has hits, and says what was given up."""
+
+    async def retrieve(self, query: Query, clock: Clock) -> Candidates:
+        """Raises OutOfTime or Overloaded only when no leg answered, NotFound for an unknown collection."""
+        ...
+
+
+class Reranker(Protocol):
+    """Puts candidates in their final order, as far as its allowance carries; always returns a valid ranking."""
+
+    async def rerank(self, query: Query, candidates: Candidates, clock: Clock) -> Ranking: ...
+
+
+class Grouper(Protocol):
+    """Tells which candidates say the same."""
+
+    async def group(self, query: Query, candidates: Candidates, clock: Clock) -> Groups: ...
+
+
+class Sizer(Protocol):
+    """Tells how many tokens each candidate takes."""
+
+    async def size(self, query: Query, candidates: Candidates, clock: Clock) -> Sizes: ...
+
+
+class Packer(Protocol):
+    """Chooses what reaches the prompt; computes, never waits."""
+
+    def pack(self, query: Query, candidates: Candidates, ranking: Ranking, groups: Groups, sizes: Sizes) -> Context: ...
+
+
+class Prompter(Protocol):
+    """Lays out the prompt, the part that never changes first; computes, never waits."""
+
+    def prompt(self, query: Query, context: Context) -> Prompt: ...
+
+
+class Generator(Protocol):
+    """Streams an answer. Closing the generator stops the work upstream at once."""
+
+    def generate(self, prompt: Prompt) -> AsyncGenerator[Token, None]:
+        """Raises UpstreamFailed or Overloaded, before the first token or while streaming."""
+        ...
+
+
+# Ingest
+
+
+class Parser(Protocol):
+    """Reads one upload: format told by content, text cleaned, title, headings, pages and language found."""
+
+    def parse(self, upload: Upload, document_id: str) -> Document:
+        """Raises Unparsable or TooLarge with a reason that an author understands."""
+        ...
+
+
+class Chunker(Protocol):
+    """Cuts a document into passages. `fingerprint` changes whenever its output could."""
+
+    @property
+    def fingerprint(self) -> str: ...
+
+    def chunk(self, document: Document) -> tuple[Passage, ...]: ...
+
+
+class PassageEncoder(Protocol):
+    """Encodes in bulk, for ingest. `fingerprint` names the model's files; equal fingerprints mean equal vectors."""
+
+    @property
+    def fingerprint(self) -> str: ...
+
+    @property
+    def dimensions(self) -> int: ...
+
+    def encode(self, texts: Sequence[str]) -> Vectors:
+        """`[texts, dimensions] float32`, L2-normalised."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprints:
+    """What made a generation; a mismatch refuses to serve, naming both."""
+
+    embedder: str
+    chunker: str
+    tokenizer: str
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationRef:
+    """A published generation: `digest` is the sha256 of its manifest, in hex; `folder` is absolute."""
+
+    collection: str
+    number: int
+    folder: Path
+    digest: str
+
+
+class GenerationWriter(Protocol):
+    """Writes one generation, complete and fsynced, into a folder that does not exist yet; returns its digest.
+
+    `vectors` has one row for each passage, in order. The folder appears under its name by a rename, or not at all.
+    """
+
+    def write(
+        self,
+        folder: Path,
+        collection: str,
+        number: int,
+        passages: Iterable[Passage],
+        vectors: Vectors,
+        embedder: str,
+        chunker: str,
+    ) -> str: ...
+
+
+class CurrentGeneration(Protocol):
+    """Knows which generation of a collection serves, from the catalog's row; None before the first publish."""
+
+    def current(self, tenant: str, collection: str) -> GenerationRef | None:
+        """Raises NotFound for an unknown collection."""
+        ...

@@ -1,0 +1,1 @@
+"""The fused order, improved as far as the allowance carries."""
