@@ -190,3 +190,11 @@ class CurrentGeneration(Protocol):
     def current(self, tenant: str, collection: str) -> GenerationRef | None:
         """Raises NotFound for an unknown collection."""
         ...
+
+
+class Nudge(Protocol):
+    """Tells the workers that something was accepted. Only a nudge: the catalog is the queue, and a sweep finds it."""
+
+    async def nudge(self) -> None:
+        """Never raises for a broker that is away; the sweep recovers within seconds."""
+        ...
