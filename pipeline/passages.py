@@ -105,6 +105,15 @@ class Passage:
     language: str | None = None
     metadata: Metadata = field(default_factory=dict[str, Scalar | tuple[Scalar, ...]])
 
+    def embedded_text(self) -> str:
+        """What is encoded: title, heading path and text, a line each; what the text begins with is not said twice."""
+        text = self.text
+        path = " > ".join(part for part in self.heading if part != self.title)
+        for line in (path, self.title):
+            if line and not text.startswith(line):
+                text = f"{line}\n{text}"
+        return text
+
 
 @dataclass(frozen=True, slots=True)
 class Vectors:
