@@ -1,0 +1,327 @@
+"""The catalog: what was accepted, how far it is, and what serves. The one truth about a tenant's documents.
+
+What a door needs stands here; what workers need of the same database is in `backlog.py`, `versions.py` and
+`generations.py`. Every method computes without waiting for anybody but the database; async callers use a lane.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, and_, delete, func, insert, literal, select, update
+
+from ingest.accepting import check_collection, check_uploads, content_hash, document_id
+from ingest.database import Database, Query, Record, packed, unpacked
+from ingest.progress import FINAL, job_items, jobs_of
+from ingest.schema import collections, documents, generations, items, jobs, uploads, versions
+from pipeline.errors import NotFound
+from pipeline.jobs import Collection, DocumentInfo, ItemState, Job, JobItem
+from pipeline.passages import Upload
+from pipeline.ports import GenerationRef
+
+_DELETED = "The collection was deleted."
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogOptions:
+    """`url` is sqlite:///PATH or postgresql+psycopg://…; `generations` is the folder that generations live in.
+
+    A task that does not renew its lease within `lease_seconds` is taken for dead. An item that was begun `attempts`
+    times without an end fails. A generation is kept for `keep_seconds` after it was superseded, for those who still
+    read it. While documents keep coming, what is ready is published after `publish_seconds` at the earliest.
+    """
+
+    url: str
+    generations: Path
+    lease_seconds: float = 30.0
+    attempts: int = 3
+    keep_seconds: float = 900.0
+    publish_seconds: float = 2.0
+
+
+class Catalog:
+    """Implements `ports.CurrentGeneration`. Safe to use from any thread."""
+
+    def __init__(self, options: CatalogOptions, database: Database, now: Callable[[], float] = time.time) -> None:
+        self.options = options
+        self.database = database
+        self.now = now
+
+    @classmethod
+    @contextmanager
+    def open(cls, options: CatalogOptions, now: Callable[[], float] = time.time) -> Generator[Catalog, None, None]:
+        """Creates the schema where it is missing. Raises Misconfigured when the database cannot be reached."""
+        with Database.open(options.url) as database:
+            yield cls(options, database, now)
+
+    # Documents in
+
+    def accept(self, tenant: str, collection: str, uploads: Sequence[Upload], *, kind: str = "add") -> Job:
+        """Keeps everything or nothing; once it returns, the job survives any crash and will be done.
+
+        The collection is created on first use. Raises InvalidInput.
+        """
+        check_collection(collection)
+        check_uploads(uploads)
+        rows = [
+            {
+                "document_id": document_id(tenant, collection, upload.name),
+                "name": upload.name,
+                "action": "add",
+                "media_type": upload.media_type,
+                "metadata": packed(upload.metadata),
+                "content_hash": content_hash(upload.content),
+                "size": len(upload.content),
+                "state": ItemState.ACCEPTED,
+            }
+            for upload in uploads
+        ]
+        with self.database.writing() as connection:
+            collection_id = self._found_or_made(connection, tenant, collection)
+            return self._promise(connection, tenant, collection, collection_id, kind, rows, uploads)
+
+    def remove(self, tenant: str, collection: str, document_ids: Sequence[str]) -> Job:
+        """Accepts the removal of documents; they are gone from search when the job is done.
+
+        A document that is accepted but not yet published may be named too. Raises NotFound for an unknown one.
+        """
+        with self.database.writing() as connection:
+            collection_id = self._id(connection, tenant, collection)
+            rows = [
+                {
+                    "document_id": each,
+                    "name": self._name(connection, collection_id, each),
+                    "action": "remove",
+                    "media_type": None,
+                    "metadata": "{}",
+                    "content_hash": "",
+                    "size": 0,
+                    "state": ItemState.ENCODED,  # there is nothing to parse or to encode
+                }
+                for each in dict.fromkeys(document_ids)
+            ]
+            return self._promise(connection, tenant, collection, collection_id, "remove", rows, ())
+
+    def cancel(self, tenant: str, job_id: str) -> Job:
+        """Stops what is not published yet; what is, stays. A finished job is returned as it is. Raises NotFound."""
+        with self.database.writing() as connection:
+            self._job(connection, tenant, job_id)
+            self._drop(connection, items.c.job_id == job_id, "")
+            return self._job(connection, tenant, job_id)
+
+    # Progress
+
+    def job(self, tenant: str, job_id: str) -> Job:
+        """Raises NotFound, also for a job of another tenant."""
+        with self.database.reading() as connection:
+            return self._job(connection, tenant, job_id)
+
+    def jobs(self, tenant: str, collection: str | None = None, limit: int = 50) -> tuple[Job, ...]:
+        """The latest jobs first."""
+        query = select(jobs).where(jobs.c.tenant == tenant).order_by(jobs.c.accepted.desc(), jobs.c.id).limit(limit)
+        if collection is not None:
+            query = query.where(jobs.c.collection == collection)
+        with self.database.reading() as connection:
+            return jobs_of(connection, connection.execute(query).all())
+
+    def items(self, tenant: str, job_id: str, after: int = 0, limit: int = 500) -> tuple[JobItem, ...]:
+        """The job's documents in the order in which they were sent, without the first `after` ones."""
+        with self.database.reading() as connection:
+            self._job(connection, tenant, job_id)
+            return job_items(connection, job_id, after, limit)
+
+    # What there is
+
+    def collections(self, tenant: str) -> tuple[Collection, ...]:
+        """By name."""
+        with self.database.reading() as connection:
+            found = connection.execute(_listed().where(collections.c.tenant == tenant).order_by(collections.c.name))
+            return tuple(_collection(row) for row in found)
+
+    def collection(self, tenant: str, name: str) -> Collection:
+        """Raises NotFound."""
+        with self.database.reading() as connection:
+            query = _listed().where(and_(collections.c.tenant == tenant, collections.c.name == name))
+            row = connection.execute(query).one_or_none()
+            if row is None:
+                raise self._unknown(connection, tenant, name)
+            return _collection(row)
+
+    def delete_collection(self, tenant: str, name: str) -> None:
+        """Forgets the collection at once and cancels its jobs; a sweep frees the space. Raises NotFound."""
+        with self.database.writing() as connection:
+            collection_id = self._id(connection, tenant, name)
+            self._drop(connection, items.c.collection_id == collection_id, _DELETED)
+            connection.execute(delete(collections).where(collections.c.id == collection_id))
+
+    def documents(
+        self, tenant: str, collection: str, *, after: str | None = None, limit: int = 100
+    ) -> tuple[DocumentInfo, ...]:
+        """Published documents in the order of their ids, from the one behind `after` on."""
+        with self.database.reading() as connection:
+            query = _published(self._id(connection, tenant, collection)).order_by(documents.c.id).limit(limit)
+            if after is not None:
+                query = query.where(documents.c.id > after)
+            return tuple(_document(row) for row in connection.execute(query))
+
+    def document(self, tenant: str, collection: str, document_id: str) -> DocumentInfo:
+        """A published document. Raises NotFound."""
+        with self.database.reading() as connection:
+            query = _published(self._id(connection, tenant, collection))
+            row = connection.execute(query.where(documents.c.id == document_id)).one_or_none()
+            if row is None:
+                raise NotFound(
+                    "document", document_id, connection.scalars(query.with_only_columns(documents.c.id).limit(10))
+                )
+            return _document(row)
+
+    def current(self, tenant: str, collection: str) -> GenerationRef | None:
+        """The generation that serves, or None before the first. Raises NotFound for an unknown collection."""
+        served = and_(generations.c.collection_id == collections.c.id, generations.c.number == collections.c.generation)
+        query = (
+            select(generations.c.number, generations.c.folder, generations.c.digest)
+            .select_from(collections.outerjoin(generations, served))
+            .where(and_(collections.c.tenant == tenant, collections.c.name == collection))
+        )
+        with self.database.reading() as connection:
+            row = connection.execute(query).one_or_none()
+            if row is None:
+                raise self._unknown(connection, tenant, collection)
+        if row.number is None:
+            return None
+        folder = (self.options.generations / row.folder).absolute()
+        return GenerationRef(collection, row.number, folder, row.digest)
+
+    # What these need
+
+    def _found_or_made(self, connection: Connection, tenant: str, name: str) -> str:
+        row = {"id": uuid.uuid4().hex[:16], "tenant": tenant, "name": name, "created": self.now()}
+        self.database.add_missing(connection, collections, [row])
+        return self._id(connection, tenant, name)
+
+    def _promise(
+        self,
+        connection: Connection,
+        tenant: str,
+        collection: str,
+        collection_id: str,
+        kind: str,
+        rows: Sequence[dict[str, Any]],
+        contents: Sequence[Upload],
+    ) -> Job:
+        job_id, now = uuid.uuid4().hex[:20], self.now()
+        job = {"id": job_id, "tenant": tenant, "collection": collection, "collection_id": collection_id, "kind": kind}
+        connection.execute(insert(jobs).values(**job, total=len(rows), accepted=now))
+        filed = [
+            {**row, "job_id": job_id, "ordinal": ordinal, "collection_id": collection_id, "updated": now}
+            for ordinal, row in enumerate(rows, start=1)
+        ]
+        if filed:
+            connection.execute(insert(items), filed)
+        if contents:
+            query = select(items.c.id).where(items.c.job_id == job_id).order_by(items.c.ordinal)
+            ids = connection.scalars(query).all()
+            kept = [{"item_id": id_, "content": upload.content} for id_, upload in zip(ids, contents, strict=True)]
+            connection.execute(insert(uploads), kept)
+        return self._job(connection, tenant, job_id)
+
+    def _drop(self, connection: Connection, which: Any, reason: str) -> None:
+        """Cancels the unfinished items among `which`, and forgets their bytes."""
+        unfinished = and_(which, items.c.state.not_in(FINAL))
+        connection.execute(delete(uploads).where(uploads.c.item_id.in_(select(items.c.id).where(unfinished))))
+        change = update(items).where(unfinished)
+        connection.execute(change.values(state=ItemState.CANCELLED, reason=reason, owner=None, updated=self.now()))
+
+    def _job(self, connection: Connection, tenant: str, job_id: str) -> Job:
+        query = select(jobs).where(and_(jobs.c.id == job_id, jobs.c.tenant == tenant))
+        row = connection.execute(query).one_or_none()
+        if row is None:
+            latest = select(jobs.c.id).where(jobs.c.tenant == tenant).order_by(jobs.c.accepted.desc()).limit(10)
+            raise NotFound("job", job_id, connection.scalars(latest))
+        return jobs_of(connection, [row])[0]
+
+    def _id(self, connection: Connection, tenant: str, name: str) -> str:
+        query = select(collections.c.id).where(and_(collections.c.tenant == tenant, collections.c.name == name))
+        found: str | None = connection.scalar(query)
+        if found is None:
+            raise self._unknown(connection, tenant, name)
+        return found
+
+    def _unknown(self, connection: Connection, tenant: str, name: str) -> NotFound:
+        known = select(collections.c.name).where(collections.c.tenant == tenant).order_by(collections.c.name).limit(10)
+        return NotFound("collection", name, connection.scalars(known))
+
+    def _name(self, connection: Connection, collection_id: str, document_id: str) -> str:
+        """The name of a document that is published or on its way."""
+        pending = select(items.c.name).where(
+            and_(
+                items.c.collection_id == collection_id,
+                items.c.document_id == document_id,
+                items.c.action == "add",
+                items.c.state.not_in(FINAL),
+            )
+        )
+        live = _published(collection_id).where(documents.c.id == document_id).with_only_columns(versions.c.name)
+        found: str | None = connection.scalar(live) or connection.scalar(pending.limit(1))
+        if found is None:
+            known = select(documents.c.id).where(documents.c.collection_id == collection_id).limit(10)
+            raise NotFound("document", document_id, connection.scalars(known))
+        return found
+
+
+def _listed() -> Query:
+    """Collections with what each holds."""
+    held = (
+        select(
+            documents.c.collection_id,
+            func.count(literal(1)).label("documents"),
+            func.sum(versions.c.passages).label("passages"),
+        )
+        .join_from(documents, versions, versions.c.id == documents.c.version_id)
+        .group_by(documents.c.collection_id)
+        .subquery()
+    )
+    return select(
+        collections.c.tenant,
+        collections.c.name,
+        collections.c.generation,
+        collections.c.created,
+        func.coalesce(held.c.documents, 0).label("documents"),
+        func.coalesce(held.c.passages, 0).label("passages"),
+    ).select_from(collections.outerjoin(held, held.c.collection_id == collections.c.id))
+
+
+def _collection(row: Record) -> Collection:
+    return Collection(row.tenant, row.name, int(row.documents), int(row.passages), row.generation, row.created)
+
+
+def _published(collection_id: str) -> Query:
+    return (
+        select(documents.c.id, documents.c.updated, *(versions.c[name] for name in _SHOWN))
+        .join_from(documents, versions, versions.c.id == documents.c.version_id)
+        .where(documents.c.collection_id == collection_id)
+    )
+
+
+_SHOWN = ("name", "title", "media_type", "language", "metadata", "content_hash", "passages", "tokens")
+
+
+def _document(row: Record) -> DocumentInfo:
+    return DocumentInfo(
+        id=row.id,
+        name=row.name,
+        title=row.title,
+        media_type=row.media_type,
+        language=row.language,
+        passages=row.passages,
+        tokens=row.tokens,
+        content_hash=row.content_hash,
+        updated=row.updated,
+        metadata=unpacked(row.metadata),
+    )
