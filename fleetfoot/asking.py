@@ -1,0 +1,101 @@
+"""`fleetfoot search` and `fleetfoot ask`: passages, or a streamed answer with its sources and its waterfall."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+
+from fleetfoot.client import Client, Json, StageTiming
+from fleetfoot.waterfall import waterfall
+from pipeline.errors import UpstreamFailed
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A finished answer: its text, and the `fleetfoot` extension that came with it."""
+
+    text: str
+    extension: Json
+
+    def cited_sources(self) -> set[str]:
+        """The names of the documents that the answer cites."""
+        numbers = {citation["number"] for citation in self.extension["citations"]}
+        return {passage["source"] for passage in self.extension["passages"] if passage["number"] in numbers}
+
+
+async def search(client: Client, collection: str, query: str, top_k: int | None) -> Json:
+    """The answer of /v1/retrieve, as it came."""
+    body: dict[str, Any] = {"query": query, "collection": collection}
+    if top_k is not None:
+        body["top_k"] = top_k
+    return await client.post("/v1/retrieve", body)
+
+
+def show_passages(found: Json, console: Console) -> None:
+    """One block a passage: rank, source, the ranks of the legs, the beginning of its text; then the waterfall."""
+    for result in found["results"]:
+        for place, passage in enumerate(result["passages"], 1):
+            legs = ", ".join(f"{leg} #{hit['rank']}" for leg, hit in passage["legs"].items())
+            console.print(f"[bold]{place}[/bold] {escape(source_line(passage))}  [dim]{legs}[/dim]", highlight=False)
+            console.print(f"   {escape(' '.join(passage['text'].split())[:220])}", highlight=False)
+        if not result["passages"]:
+            console.print("Nothing was found.")
+        _show_degraded(result["degraded"], console)
+        console.print(waterfall(StageTiming.read(result["timings"])))
+
+
+async def ask(client: Client, model: str, question: str, console: Console) -> Asked:
+    """Streams an answer to the console as it comes. Raises UpstreamFailed when the stream breaks off."""
+    body = {
+        "model": model,
+        "messages": [{"role": "user", "content": question}],
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+    text: list[str] = []
+    extension: Json | None = None
+    async for name, data in client.events("POST", "/v1/chat/completions", body):
+        if data == "[DONE]":
+            break
+        event = json.loads(data)
+        if name == "error" or "error" in event:
+            raise UpstreamFailed(event["error"]["message"])
+        extension = event.get("fleetfoot", extension)
+        for choice in event["choices"]:
+            piece = choice["delta"].get("content") or ""
+            text.append(piece)
+            console.print(piece, end="", markup=False, highlight=False, soft_wrap=True)
+    console.print()
+    if extension is None:
+        raise UpstreamFailed("The stream ended without the service's last event. Ask again; see the service's log.")
+    return Asked("".join(text), extension)
+
+
+def show_answered(asked: Asked, console: Console) -> None:
+    """The sources that the answer cites, what was given up, and the waterfall."""
+    cited = {citation["number"] for citation in asked.extension["citations"]}
+    for passage in asked.extension["passages"]:
+        if passage["number"] in cited:
+            console.print(f"  \\[{passage['number']}] {escape(source_line(passage))}", style="dim", highlight=False)
+    _show_degraded(asked.extension["degraded"], console)
+    console.print()
+    console.print(waterfall(StageTiming.read(asked.extension["timings"])))
+
+
+def source_line(passage: Json) -> str:
+    """`tariffs/season-tickets.md › Refunds (p. 3)`."""
+    heading = " › ".join(passage.get("heading") or ())
+    page = f" (p. {passage['page']})" if passage.get("page") else ""
+    return passage["source"] + (f" › {heading}" if heading else "") + page
+
+
+def _show_degraded(degraded: list[Json], console: Console) -> None:
+    for given_up in degraded:
+        detail = f": {given_up['detail']}" if given_up.get("detail") else ""
+        console.print(
+            f"  given up: {given_up['stage']} ({given_up['reason']}{detail})", style="yellow", highlight=False
+        )

@@ -1,0 +1,123 @@
+"""The command's side of the HTTP API: the same endpoints that everybody uses, and nothing else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import aiohttp
+
+from pipeline.errors import FleetfootError, Misconfigured
+
+Json = Mapping[str, Any]
+
+
+class Refused(FleetfootError):
+    """The service answered with an error; the text is the service's own sentence, `status` its HTTP status."""
+
+    def __init__(self, status: int, body: Json) -> None:
+        error = cast("Json", body.get("error", {}))
+        self.status = status
+        super().__init__(str(error.get("message", f"HTTP {status}")))
+
+
+@dataclass(frozen=True, slots=True)
+class StageTiming:
+    """One stage as the service told it, in milliseconds; `granted_ms` is None where there was no bound."""
+
+    stage: str
+    started_ms: float
+    waited_ms: float
+    worked_ms: float
+    granted_ms: float | None
+    cut: bool
+
+    @classmethod
+    def read(cls, timings: Json) -> tuple[StageTiming, ...]:
+        """From the `timings` object of any response."""
+        return tuple(
+            cls(
+                row["stage"],
+                row["started_ms"],
+                row["waited_ms"],
+                row["worked_ms"],
+                row.get("granted_ms"),
+                bool(row.get("cut")),
+            )
+            for row in timings["stages"]
+        )
+
+
+class Client:
+    """Talks to one service. Opened with `async with connect(…)`."""
+
+    def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
+        self._session = session
+        self._url = url.rstrip("/")
+
+    async def get(self, path: str) -> Json:
+        """The JSON answer of a GET."""
+        return await self._json("GET", path)
+
+    async def post(self, path: str, body: Json) -> Json:
+        """The JSON answer of a POST with a JSON body."""
+        return await self._json("POST", path, json=body)
+
+    async def upload(self, collection: str, files: Sequence[tuple[str, Path]]) -> Json:
+        """Sends files under their names; returns the job."""
+        form = aiohttp.FormData()
+        for name, path in files:
+            form.add_field("files", path.read_bytes(), filename=name, content_type="application/octet-stream")
+        return await self._json("POST", f"/v1/collections/{collection}/documents", data=form)
+
+    async def events(self, method: str, path: str, body: Json | None = None) -> AsyncGenerator[tuple[str, str]]:
+        """Server-sent events as (event name, data); the name is `message` where none was given."""
+        async with self._request(method, path, json=body) as response:
+            name, data = "message", list[str]()
+            async for raw in response.content:
+                line = raw.decode().rstrip("\r\n")
+                if not line:
+                    if data:
+                        yield name, "\n".join(data)
+                    name, data = "message", []
+                elif line.startswith("event:"):
+                    name = line[6:].strip()
+                elif line.startswith("data:"):
+                    data.append(line[5:].removeprefix(" "))
+
+    async def _json(self, method: str, path: str, **options: Any) -> Json:
+        async with self._request(method, path, **options) as response:
+            return cast("Json", await response.json())
+
+    @asynccontextmanager
+    async def _request(self, method: str, path: str, **options: Any) -> AsyncGenerator[aiohttp.ClientResponse]:
+        try:
+            async with self._session.request(method, self._url + path, **options) as response:
+                if response.status >= 400:
+                    raise Refused(response.status, _body(await response.text()))
+                yield response
+        except aiohttp.ClientConnectorError as failure:
+            raise Misconfigured(
+                f"Nothing answers at {self._url} ({failure.os_error}). Start it with `fleetfoot serve`, or name "
+                "another one with --url or FLEETFOOT_URL."
+            ) from failure
+
+
+@asynccontextmanager
+async def connect(url: str, key: str | None = None) -> AsyncGenerator[Client]:
+    """A client of the service at `url`, with an API key where the service wants one."""
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=10)
+    async with aiohttp.ClientSession(headers=headers, timeout=timeout, read_bufsize=2**20) as session:
+        yield Client(session, url)
+
+
+def _body(text: str) -> Json:
+    try:
+        return cast("Json", json.loads(text))
+    except json.JSONDecodeError:
+        return {"error": {"message": text[:500]}}

@@ -1,0 +1,153 @@
+"""`fleetfoot demo`: everything on this machine, started in order, shown working, ended in reverse."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import subprocess
+import time
+import tomllib
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from rich.console import Console
+
+from fleetfoot.__main__ import rooms
+from fleetfoot.asking import ask, show_answered
+from fleetfoot.client import connect
+from fleetfoot.ingesting import ingest, show
+from fleetfoot.processes import child, still_runs
+from pipeline.errors import FleetfootError, Misconfigured
+
+COLLECTION = "handbook"
+READY_WITHIN = 120.0  # seconds until the API must be ready; the first start compiles and warms up
+LOOPBACK = "127.0.0.1"
+
+NEXT = """
+  export FLEETFOOT_URL={url}
+  .venv/bin/python -m fleetfoot ask -c {collection} "How do I get a refund?"
+  .venv/bin/python -m fleetfoot ingest -c mine PATH
+
+  curl -s {url}/v1/retrieve -H 'content-type: application/json' \\
+       -d '{{"collection": "{collection}", "query": "refund", "top_k": 3, "deadline_ms": 200}}'
+
+  curl -N {url}/v1/chat/completions -H 'content-type: application/json' \\
+       -d '{{"model": "{collection}", "stream": true,
+            "messages": [{{"role": "user", "content": "How do I get a refund?"}}]}}'
+
+  from openai import OpenAI
+  client = OpenAI(base_url="{url}/v1", api_key="none")
+  question = {{"role": "user", "content": "How do I get a refund?"}}
+  print(client.chat.completions.create(model="{collection}", messages=[question]).choices[0].message.content)
+
+Ctrl-C stops everything.
+"""
+
+
+def run(*, once: bool, llm: bool, port: int, data: Path | None, console: Console) -> None:
+    """Runs the demo. With `once` it ends after the answer; otherwise at Ctrl-C, which ends every process it started."""
+    data = (data or default_data()).resolve()
+    port = free_port(port, console)
+    url = f"http://{LOOPBACK}:{port}"
+    with ExitStack() as stack:
+        environment = {"FLEETFOOT_DATA_DIR": str(data), "FLEETFOOT_HOST": LOOPBACK, "FLEETFOOT_PORT": str(port)}
+        with step("the encoder all-MiniLM-L6-v2 (int8, 21 MB)", console):
+            add_default_model(data)
+        if "FLEETFOOT_REDIS_URL" not in os.environ:
+            from workers.broker import EmbeddedRedis
+
+            with step("a Valkey server for the queue", console):
+                environment["FLEETFOOT_REDIS_URL"] = stack.enter_context(EmbeddedRedis.open()).url
+        if llm:
+            from generate.local import LocalModel
+
+            with step("a small language model", console):
+                model = stack.enter_context(LocalModel.open())
+            environment |= {"FLEETFOOT_UPSTREAM_URL": model.base_url, "FLEETFOOT_UPSTREAM_MODEL": model.model}
+        logs = data / "logs"
+        stack.enter_context(child(["work"], environment, logs / "worker.log"))
+        api = stack.enter_context(child(["serve"], environment, logs / "api.log"))
+        with step(f"the API on {url} and a worker (logs in {logs})", console):
+            asyncio.run(until_ready(url, api, logs / "api.log"))
+        asyncio.run(show_off(url, console))
+        if not once:
+            stay_up(url, data, api, console)
+
+
+async def show_off(url: str, console: Console) -> None:
+    """Ingests the sample handbook, asks the demo's question, and checks that the answer cites the right document."""
+    examples = rooms() / "examples"
+    script = tomllib.loads((examples / "demo.toml").read_text())
+    async with connect(url) as client:
+        console.print(f"\n[bold]Ingesting[/bold] {examples / 'handbook'}")
+        show(await ingest(client, COLLECTION, [examples / "handbook"], console, wait=True), console)
+        console.print(f"\n[bold]Question[/bold] {script['question']}\n")
+        asked = await ask(client, COLLECTION, script["question"], console)
+    show_answered(asked, console)
+    cited = asked.cited_sources()
+    if script["document"] not in cited:
+        raise FleetfootError(
+            f"The demo's answer cites {', '.join(sorted(cited)) or 'nothing'}, and not '{script['document']}'."
+        )
+    console.print(f"\nThe answer cites the right document: {script['document']}")
+
+
+def stay_up(url: str, data: Path, api: subprocess.Popen[bytes], console: Console) -> None:
+    """Prints what to try next and waits for Ctrl-C, or for the API to end by itself."""
+    console.print(f"\n[bold]fleetfoot is up on {url}[/bold] (data in {data}). Try, in another terminal:")
+    console.print(NEXT.format(url=url, collection=COLLECTION), markup=False, soft_wrap=True)
+    try:
+        api.wait()
+        still_runs("API", api, data / "logs" / "api.log")
+    except KeyboardInterrupt:
+        console.print("\nStopping: running answers finish, the worker returns its task …")
+
+
+@contextmanager
+def step(what: str, console: Console) -> Generator[None]:
+    """Says what is being started, and how long it took."""
+    began = time.perf_counter()
+    with console.status(f"starting {what} …"):
+        yield
+    console.print(f"[green]✓[/green] {what} [dim]{time.perf_counter() - began:.1f} s[/dim]", soft_wrap=True)
+
+
+async def until_ready(url: str, api: subprocess.Popen[bytes], log: Path) -> None:
+    """Waits until `/readyz` says yes. Raises Misconfigured with its reason, or with the log of an API that ended."""
+    reason = "it does not answer yet"
+    async with connect(url) as client:
+        for _ in range(int(READY_WITHIN / 0.25)):
+            still_runs("API", api, log)
+            try:
+                await client.get("/readyz")
+            except FleetfootError as error:
+                reason = str(error)
+            else:
+                return
+            await asyncio.sleep(0.25)
+    raise Misconfigured(f"The API was not ready within {READY_WITHIN:.0f} s: {reason}. See {log}.")
+
+
+def default_data() -> Path:
+    """`.data` in a checkout; for an installed wheel the user's own data folder."""
+    root = rooms()
+    if (root / "Makefile").exists():
+        return root / ".data"
+    home = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(home) / "fleetfoot"
+
+
+def free_port(wanted: int, console: Console) -> int:
+    """The wanted port, or a free one, said aloud, when somebody else listens there."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, wanted))
+        except OSError:
+            probe.bind((LOOPBACK, 0))
+            port: int = probe.getsockname()[1]
+            console.print(f"Port {wanted} is in use; taking {port}.")
+            return port
+    return wanted
