@@ -48,7 +48,7 @@ class StageTiming:
                 row.get("granted_ms"),
                 bool(row.get("cut")),
             )
-            for row in timings["stages"]
+            for row in timings["laps"]
         )
 
 
