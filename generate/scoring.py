@@ -1,0 +1,163 @@
+"""How well each sentence of a context answers a question, by the words that they share.
+
+A word weighs by how rare it is among the context's sentences (the idf of BM25, Robertson and Spärck Jones). Words that
+a sentence lacks but its heading or the sentence before it holds count in part: authors name their subject once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from math import log
+
+from generate.languages import stop_terms
+from generate.sentences import Statement, statements
+from generate.terms import affinity, terms
+from pipeline.passages import Cited, Context
+
+ABOVE = 0.5  # what a word counts that only the heading or the title holds
+BEFORE = 0.3  # what it counts when only the sentence before holds it
+ASKED = 0.8  # the same, when that sentence is a question: then this is its answer
+NEXT_TO = 0.15  # what two words add that stand together in both
+RANK = 0.03  # what each place further down the ranking takes away
+LONG = 30  # terms; a sentence longer than this pays for its length
+HOW_MUCH = re.compile(
+    r"\b(?:how (?:many|much|long|old|far|often|high|fast|heavy)|when|what (?:time|year|date|number)|wie ?viele?|"
+    r"wann|wie (?:lange|oft|hoch|weit)|combien|quand|à quelle heure|cu[aá]nt[oa]s?|cu[aá]ndo|quant[oaie]s?|quando|"
+    r"hoeveel|wanneer|ile|kiedy|hur (?:många|mycket)|сколько|когда|скільки|коли|kaç|πόσ\w+|πότε)\b|"
+    r"多少|几点|几时|何時|何人|いくら|いつ|얼마|언제|몇|كم|متى|कितन|कब|เท่าไ|กี่|เมื่อไ",
+    re.IGNORECASE,
+)
+DIGIT = re.compile(r"\d")
+QUESTION = re.compile(r"[?？؟][)\"'»”’」』]*\s*$")
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """`source.text[start:end]` with its score; `coverage` is the share of the question's weight it is about, 0..1."""
+
+    source: Cited
+    start: int
+    end: int
+    heading: str
+    finished: bool
+    score: float
+    coverage: float
+    terms: frozenset[str]
+
+
+class Scorer:
+    """Compares one question with the sentences of one context."""
+
+    def __init__(self, question: str, language: str, context: Context) -> None:
+        asked = list(dict.fromkeys(terms(question)))
+        stop = stop_terms(language)
+        self._asked = [term for term in asked if term not in stop]
+        self._pairs = set(pairwise(asked))
+        self._wants_number = HOW_MUCH.search(question) is not None
+        self._related: dict[str, list[tuple[str, float]]] = {}
+        self._sources = [self._read(source) for source in context.items]
+        self._weights = self._weigh()
+
+    def scored(self) -> Iterator[Scored]:
+        """Every sentence that shares a word with the question."""
+        total = sum(self._weights.values())
+        for place, sentences in enumerate(self._sources):
+            for before, one in zip([None, *sentences], sentences, strict=False):
+                if one.held:
+                    about = self._about(one, before)
+                    score = (about + self._together(one)) * self._manner(one, place)
+                    statement = one.statement
+                    yield Scored(
+                        one.source,
+                        statement.start,
+                        statement.end,
+                        one.heading,
+                        statement.finished,
+                        score,
+                        about / total,
+                        frozenset(one.terms),
+                    )
+
+    def _read(self, source: Cited) -> list[_Sentence]:
+        passage = source.passages[0]
+        above: dict[str, Mapping[str, float]] = {}
+        sentences: list[_Sentence] = []
+        for statement in statements(source.text, passage.language):
+            heading = statement.heading or (passage.heading[-1] if passage.heading else passage.title)
+            if heading not in above:
+                above[heading] = self._held(terms(f"{passage.title} {heading}"))
+            text = source.text[statement.start : statement.end]
+            words = terms(text)
+            sentences.append(_Sentence(source, statement, text, heading, words, self._held(words), above[heading]))
+        return sentences
+
+    def _held(self, words: Iterable[str]) -> Mapping[str, float]:
+        """The words of the question that are among these, each with how nearly it is the same word."""
+        held: dict[str, float] = {}
+        for word in words:
+            related = self._related.get(word)
+            if related is None:
+                related = [(term, degree) for term in self._asked if (degree := affinity(term, word)) > 0]
+                self._related[word] = related
+            for term, degree in related:
+                if degree > held.get(term, 0.0):
+                    held[term] = degree
+        return held
+
+    def _weigh(self) -> dict[str, float]:
+        sentences = [one for source in self._sources for one in source]
+        weights: dict[str, float] = {}
+        for term in self._asked:
+            frequency = sum(term in one.held for one in sentences)
+            weights[term] = log(1 + (len(sentences) - frequency + 0.5) / (frequency + 0.5))
+        return weights
+
+    def _about(self, one: _Sentence, before: _Sentence | None) -> float:
+        """The weight of the question's words that the sentence, its heading or the one before it holds."""
+        share = ASKED if before is not None and QUESTION.search(before.text) else BEFORE
+        earlier = before.held if before is not None else {}
+        return sum(
+            weight * max(one.held.get(term, 0), ABOVE * one.above.get(term, 0), share * earlier.get(term, 0))
+            for term, weight in self._weights.items()
+        )
+
+    def _together(self, one: _Sentence) -> float:
+        return NEXT_TO * sum(
+            self._weights.get(first, 0.0) + self._weights.get(second, 0.0)
+            for first, second in self._pairs.intersection(pairwise(one.terms))
+        )
+
+    def _manner(self, one: _Sentence, place: int) -> float:
+        factor = max(1 - RANK * place, 0.7)
+        length = len(one.terms)
+        if length > LONG:
+            factor /= 1 + 0.2 * log(length / LONG)
+        if QUESTION.search(one.text):
+            factor *= 0.5
+        if self._wants_number and DIGIT.search(one.text):
+            factor *= 1.15
+        if length < 4 and not one.statement.finished:
+            factor *= 0.6
+        return factor
+
+
+@dataclass(frozen=True, slots=True)
+class _Sentence:
+    """`held` and `above` are the question's words in it and in its headings, each with how nearly it is the same."""
+
+    source: Cited
+    statement: Statement
+    text: str
+    heading: str
+    terms: list[str]
+    held: Mapping[str, float]
+    above: Mapping[str, float]
+
+
+def repeats(one: Scored, other: Scored) -> bool:
+    """Whether two sentences say nearly the same: most words of the shorter stand in the other."""
+    fewer = min(len(one.terms), len(other.terms))
+    return fewer == 0 or len(one.terms & other.terms) >= 0.7 * fewer
