@@ -79,4 +79,5 @@ def _shown() -> Query:
 
 
 def _item(row: Record) -> JobItem:
-    return JobItem(row.name, row.document_id, ItemState(row.state), row.reason)
+    state = ItemState(row.state)
+    return JobItem(row.name, row.document_id, state, row.reason if state in FINAL else "")

@@ -91,7 +91,7 @@ items = Table(
     Column("updated", Float(53), nullable=False),
     Index("items_by_job", "job_id", "ordinal"),
     Index("items_by_job_state", "job_id", "state"),
-    Index("items_by_state", "collection_id", "state", "id"),
+    Index("items_by_state", "state", "collection_id", "id"),
     Index("items_by_document", "collection_id", "document_id", "id"),
 )
 
