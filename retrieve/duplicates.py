@@ -1,0 +1,79 @@
+"""Which passages say the same: SimHash signatures computed at ingest, compared when a request has its candidates."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+SHINGLE = 3  # tokens
+FEW_BITS = 20  # of 64; unrelated texts differ in 32 ± 4, one word changed in thirty in about 10
+AT_ONCE = 1 << 20  # shingles whose bits are counted together: 64 MB
+
+
+def signatures(token_ids: NDArray[np.int32], offsets: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """`[passages] uint64`: 64-bit SimHash over runs of three tokens, a shorter passage being one run.
+
+    Charikar, "Similarity estimation techniques from rounding algorithms" (STOC 2002). `token_ids` are all passages'
+    ids end to end, `offsets` `[passages + 1]` where each begins.
+    """
+    result = np.zeros(len(offsets) - 1, np.uint64)
+    shingles = np.maximum(np.diff(offsets) - SHINGLE + 1, 1)
+    ends = np.cumsum(shingles)
+    first = 0
+    while first < len(result):
+        before = int(ends[first - 1]) if first else 0
+        last = max(int(np.searchsorted(ends, before + AT_ONCE, side="right")), first + 1)
+        result[first:last] = _signatures(token_ids, offsets[first : last + 1], shingles[first:last])
+        first = last
+    return result
+
+
+def repeats(
+    hashes: NDArray[np.uint64], marks: NDArray[np.uint64], vectors: NDArray[np.float32], similarity: float
+) -> tuple[int, ...]:
+    """For each passage the index of the first one that it repeats; its own index when it repeats none.
+
+    `hashes` `[passages, 2] uint64` are content hashes, `marks` signatures, `vectors` `[passages, dimensions]`
+    L2-normalised. Near means a cosine of at least `similarity` *and* at most 20 differing bits: a high cosine alone
+    takes paraphrases and translations for repetitions. From 1 on only equal hashes count, above 1 nothing does.
+    """
+    count = len(marks)
+    if similarity > 1 or count == 0:
+        return tuple(range(count))
+    same = (hashes[:, None, :] == hashes[None, :, :]).all(axis=2)
+    if similarity < 1:
+        few = np.bitwise_count(marks[:, None] ^ marks[None, :]) <= FEW_BITS
+        # Most pairs share too few bits, so that in most requests no vector is touched.
+        near = few & ~same
+        if near.any():
+            involved = np.flatnonzero(near.any(axis=1))
+            close = vectors[involved] @ vectors[involved].T >= similarity
+            same[np.ix_(involved, involved)] |= close & near[np.ix_(involved, involved)]
+    return tuple(int(first) for first in same.argmax(axis=1))
+
+
+def _signatures(
+    token_ids: NDArray[np.int32], offsets: NDArray[np.int64], shingles: NDArray[np.int64]
+) -> NDArray[np.uint64]:
+    begins = np.concatenate([np.zeros(1, np.int64), np.cumsum(shingles)[:-1]])
+    passage = np.repeat(np.arange(len(shingles)), shingles)
+    at = offsets[passage] + np.arange(len(passage)) - begins[passage]
+    padded = np.append(token_ids[offsets[0] : offsets[-1]], np.int32(-1)).astype(np.uint64)
+    mixed = np.zeros(len(passage), np.uint64)
+    for step in range(SHINGLE):
+        position = at + step
+        inside = position < offsets[passage + 1]
+        token = padded[np.where(inside, position - offsets[0], -1)]
+        mixed = _mix(mixed + token + np.uint64(0x9E3779B97F4A7C15))
+    result = np.zeros(len(shingles), np.uint64)
+    for bit in range(64):
+        ones = np.add.reduceat((mixed >> np.uint64(bit)) & np.uint64(1), begins)
+        result |= (2 * ones > shingles.astype(np.uint64)).astype(np.uint64) << np.uint64(bit)
+    return result
+
+
+def _mix(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The finaliser of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014); overflow is meant."""
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))

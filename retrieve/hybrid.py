@@ -1,0 +1,183 @@
+"""Both legs at the same time, fused; what one leg cannot deliver in time is given up and said."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.clock import Clock, Stage
+from pipeline.errors import InvalidInput, OutOfTime, Overloaded
+from pipeline.lane import Lane
+from pipeline.passages import Aside, Candidates, Degraded, Leg, Query
+from retrieve.fusion import Found, fuse
+from retrieve.generation import Generation
+from retrieve.lexical import Statistics
+from retrieve.query_encoder import QueryEncoder
+from retrieve.rows import Rows
+from retrieve.serving import Generations
+from retrieve.shelf import ROW_BITS, GenerationShelf
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class HybridOptions:
+    """`most_terms` bounds the lexical leg: of a longer query its weightiest terms are searched, and it says so."""
+
+    most_terms: int = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a leg ended: with what it found, or with the error that kept it from answering."""
+
+    found: Found | None = None
+    degraded: tuple[Degraded, ...] = ()
+    error: Exception | None = None
+
+
+class HybridRetriever:
+    """Implements Retriever. `lexical` and `dense` are lanes: on a CPU of one or more threads, on a GPU of one.
+
+    Several collections are searched as one: document frequencies are added up before idf is taken, vectors come from
+    one embedder, so each leg has one list over all of them, and ranks are taken in that.
+    """
+
+    def __init__(
+        self,
+        generations: Generations,
+        encoder: QueryEncoder,
+        *,
+        lexical: Lane,
+        dense: Lane,
+        options: HybridOptions | None = None,
+    ) -> None:
+        self._generations = generations
+        self._encoder = encoder
+        self._lexical = lexical
+        self._dense = dense
+        self._options = options or HybridOptions()
+
+    async def retrieve(self, query: Query, clock: Clock) -> Candidates:
+        """Implements Retriever. Raises what kept both legs from answering, OutOfTime before Overloaded."""
+        shelf = await self._generations.shelf(query.caller.tenant, query.collections, clock)
+        if not shelf.generations:
+            return Candidates((), shelf)
+        outcomes = await self._search(query, shelf, clock)
+        found = [outcome.found for outcome in outcomes if outcome.found is not None]
+        errors = [outcome.error for outcome in outcomes if outcome.error is not None]
+        if errors and not found:
+            raise next((error for error in errors if isinstance(error, OutOfTime)), errors[0])
+        with clock.split(Stage.FUSE):
+            items = fuse(found, query.profile.search)
+        return Candidates(items, shelf, tuple(given_up for outcome in outcomes for given_up in outcome.degraded))
+
+    async def _search(self, query: Query, shelf: GenerationShelf, clock: Clock) -> list[Outcome]:
+        legs = frozenset(query.profile.search.legs)
+        if not legs:
+            raise InvalidInput("A search needs at least one leg: lexical, dense or both.", field="legs")
+        if Leg.DENSE not in legs:
+            return [await self._lexical_leg(query, shelf, clock)]
+        if Leg.LEXICAL not in legs:
+            return [await self._dense_leg(query, shelf, clock)]
+        async with asyncio.TaskGroup() as group:
+            # The lexical leg only joins its lane's line before the dense leg starts to wait for the encoder.
+            lexical = group.create_task(self._lexical_leg(query, shelf, clock))
+            dense = await self._dense_leg(query, shelf, clock)
+        return [lexical.result(), dense]
+
+    async def _lexical_leg(self, query: Query, shelf: GenerationShelf, clock: Clock) -> Outcome:
+        """Gives up the lexical leg when it is late, refused or failing: the dense leg alone still answers."""
+        depth = query.profile.search.candidates
+        try:
+            async with clock.lap(Stage.LEXICAL) as lap:
+                return await self._lexical.run(
+                    lap, lambda _: search_terms(query, shelf.generations, depth, self._options.most_terms)
+                )
+        except (OutOfTime, Overloaded, RuntimeError) as error:
+            return _given_up(Stage.LEXICAL, error)
+
+    async def _dense_leg(self, query: Query, shelf: GenerationShelf, clock: Clock) -> Outcome:
+        """Gives up the dense leg when encoding or searching is late, refused or failing."""
+        stage = Stage.ENCODE
+        try:
+            async with clock.lap(stage) as lap:
+                vectors = await self._encoder.encode([query.text, *(aside.text for aside in query.asides)], lap)
+            stage = Stage.DENSE
+            vector = joined(vectors, query.asides)
+            depth = query.profile.search.candidates
+            async with clock.lap(stage) as lap:
+                found = await self._dense.run(lap, lambda _: search_vector(vector, shelf.generations, depth))
+            return Outcome(found)
+        except (OutOfTime, Overloaded, RuntimeError) as error:
+            return _given_up(stage, error)
+
+
+def search_terms(query: Query, generations: Sequence[Generation], depth: int, most_terms: int) -> Outcome:
+    """The lexical leg over all generations; each analyses the query for the languages that it holds."""
+    analysed = [weighted_terms(query, generation) for generation in generations]
+    every = dict.fromkeys(term for terms in analysed for term in terms)
+    if not every:
+        detail = "nothing is left of the query but stop words and signs; the lexical leg was skipped"
+        return Outcome(degraded=(Degraded(Stage.LEXICAL, "no_terms", detail),))
+    statistics = Statistics.of([generation.lexical for generation in generations], every)
+    degraded: tuple[Degraded, ...] = ()
+    if len(every) > most_terms:
+        heaviest = {term: max(terms.get(term, 0.0) for terms in analysed) * statistics.idf(term) for term in every}
+        kept = set(sorted(every, key=lambda term: (statistics.frequencies[term] == 0, -heaviest[term]))[:most_terms])
+        analysed = [{term: weight for term, weight in terms.items() if term in kept} for terms in analysed]
+        detail = f"the {most_terms} weightiest of {len(every)} terms were searched"
+        degraded = (Degraded(Stage.LEXICAL, "approximate", detail),)
+    found = [
+        generation.lexical.search(terms, depth, statistics=statistics)
+        for generation, terms in zip(generations, analysed, strict=True)
+    ]
+    return Outcome(merged(Leg.LEXICAL, found, depth), degraded)
+
+
+def weighted_terms(query: Query, generation: Generation) -> dict[str, float]:
+    """The query's terms and, at their weights, those of earlier turns; a term in both counts for both."""
+    terms = generation.analyzer.terms(query.text)
+    for aside in query.asides:
+        for term, weight in generation.analyzer.terms(aside.text).items():
+            terms[term] = terms.get(term, 0.0) + weight * aside.weight
+    return terms
+
+
+def search_vector(vector: NDArray[np.float32], generations: Sequence[Generation], depth: int) -> Found:
+    """The dense leg over all generations."""
+    return merged(Leg.DENSE, [generation.dense.search(vector, depth) for generation in generations], depth)
+
+
+def merged(leg: Leg, found: Sequence[Rows], depth: int) -> Found:
+    """One list of keys over several generations, whose scores are on one scale; ties go to the lower key."""
+    if len(found) == 1:
+        return Found(leg, found[0].rows[:depth].tolist(), found[0].scores[:depth].tolist())
+    keys = np.concatenate([rows.rows + (place << ROW_BITS) for place, rows in enumerate(found)])
+    scores = np.concatenate([rows.scores for rows in found])
+    order = np.lexsort((keys, -scores))[:depth]
+    return Found(leg, keys[order].tolist(), scores[order].tolist())
+
+
+def joined(vectors: NDArray[np.float32], asides: Sequence[Aside]) -> NDArray[np.float32]:
+    """The query's vector, moved towards earlier turns by their weights and normalised again."""
+    if not asides:
+        return vectors[0]
+    weights = np.array([1.0, *(aside.weight for aside in asides)], np.float32)
+    total = weights @ vectors
+    length = float(np.linalg.norm(total))
+    return np.asarray(total / length, np.float32) if length > 0 else vectors[0]
+
+
+def _given_up(stage: Stage, error: OutOfTime | Overloaded | RuntimeError) -> Outcome:
+    if isinstance(error, OutOfTime):
+        return Outcome(degraded=(Degraded(stage, "out_of_time", str(error)),), error=error)
+    if isinstance(error, Overloaded):
+        return Outcome(degraded=(Degraded(stage, "overloaded", str(error)),), error=error)
+    log.error("the stage %s failed", stage, exc_info=error)
+    return Outcome(degraded=(Degraded(stage, "failed", str(error)),), error=error)

@@ -1,0 +1,132 @@
+"""Which generations are open, and how a new one takes over while requests finish on the old one."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf
+
+from pipeline.clock import Clock, Lap, Stage
+from pipeline.errors import Damaged, FleetfootError, NotFound, WrongFingerprint
+from pipeline.lane import Lane
+from pipeline.ports import CurrentGeneration, GenerationRef
+from retrieve.generation import Generation
+from retrieve.shelf import GenerationShelf
+
+log = logging.getLogger(__name__)
+Key = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """How one collection stands, for readiness: the generation that serves (None: nothing published, or nothing that
+    could be opened) and, where a newer one cannot be opened, why."""
+
+    tenant: str
+    collection: str
+    generation: str | None
+    problem: str = ""
+
+
+class Generations:
+    """Open generations by tenant and collection.
+
+    The catalog is asked and files are opened in the lane `opening`, never on the event loop; `searching` is the dense
+    lane, in which a generation is warmed up before it serves. The door calls `refresh` every second or so.
+    """
+
+    def __init__(
+        self,
+        current: CurrentGeneration,
+        open_generation: Callable[[GenerationRef], Generation],
+        *,
+        opening: Lane,
+        searching: Lane,
+        now: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._current = current
+        self._open_generation = open_generation
+        self._opening = opening
+        self._searching = searching
+        self._now = now
+        self._open: dict[Key, Generation | None] = {}
+        self._problems: dict[Key, tuple[GenerationRef, str]] = {}
+        self._turns: dict[Key, asyncio.Lock] = {}
+
+    async def shelf(self, tenant: str, collections: tuple[str, ...], clock: Clock) -> GenerationShelf:
+        """The generations that serve at this moment; whoever has the shelf stays on them.
+
+        A collection not met before is looked up once. Raises NotFound naming known ones, and Damaged or
+        WrongFingerprint where its generation cannot be opened and none before it is open.
+        """
+        names = tuple(dict.fromkeys(collections))
+        unknown = [name for name in names if (tenant, name) not in self._open]
+        if unknown:
+            async with clock.lap(Stage.ADMIT) as lap:
+                for name in unknown:
+                    await self._update((tenant, name), lap)
+        found = [self._open.get((tenant, name)) for name in names]
+        missing = [name for name, generation in zip(names, found, strict=True) if generation is None]
+        return GenerationShelf(tuple(generation for generation in found if generation is not None), tuple(missing))
+
+    async def refresh(self) -> None:
+        """Opens what was published since, warms it up and lets it take over.
+
+        A new generation that cannot be opened is reported, and the one before it serves on.
+        """
+        for tenant, collection in list(self._open):
+            try:
+                await self._update((tenant, collection), Lap(Stage.ADMIT, self._now(), inf))
+            except NotFound:
+                self._open.pop((tenant, collection), None)
+                self._problems.pop((tenant, collection), None)
+            except FleetfootError as error:
+                log.warning("collection %s of tenant %s keeps its generation: %s", collection, tenant, error)
+
+    def states(self) -> tuple[Served, ...]:
+        """Every collection met so far."""
+        keys = sorted(self._open.keys() | self._problems.keys())
+        return tuple(
+            Served(*key, generation.name if (generation := self._open.get(key)) else None, self._problem(key))
+            for key in keys
+        )
+
+    def _problem(self, key: Key) -> str:
+        return self._problems[key][1] if key in self._problems else ""
+
+    async def _update(self, key: Key, lap: Lap) -> None:
+        """Brings one collection to its current generation; one caller at a time looks, the others find it done."""
+        async with self._turns.setdefault(key, asyncio.Lock()):
+            ref = await self._opening.run(lap, lambda _: self._look_up(key))
+            serving = self._open.get(key)
+            if key in self._open and ref == (serving.ref if serving else None):
+                self._problems.pop(key, None)
+                return
+            if ref is None:
+                self._open[key] = None
+                return
+            if key in self._problems and self._problems[key][0] == ref:
+                raise Damaged(self._problems[key][1])
+            try:
+                generation = await self._opening.run(lap, lambda _: self._warmed(ref))
+            except (Damaged, WrongFingerprint) as error:
+                self._problems[key] = ref, str(error)
+                raise
+            await self._searching.run(lap, lambda _: generation.dense.warm_up())
+            self._problems.pop(key, None)
+            self._open[key] = generation
+
+    def _look_up(self, key: Key) -> GenerationRef | None:
+        try:
+            return self._current.current(*key)
+        except NotFound as error:
+            known = error.known or tuple(name for tenant, name in self._open if tenant == key[0])
+            raise NotFound("collection", key[1], known) from None
+
+    def _warmed(self, ref: GenerationRef) -> Generation:
+        generation = self._open_generation(ref)
+        generation.lexical.warm_up()
+        return generation
