@@ -13,21 +13,21 @@ from ingest.catalog import Catalog
 from ingest.generations import Generations, Made, Plan
 from ingest.leases import LostLease, kept
 from ingest.versions import Versions
-from ingest.working import Encoding, Told
+from ingest.working import EncodeStep, Told
 from pipeline.ports import GenerationWriter, PassageEncoder
 
 _RENEWALS = 3  # heartbeats in the time of a lease
 _REST = 5.0  # seconds before a publish that went wrong is tried again
 
 
-class Publishing:
+class PublishStep:
     """One publisher per collection at a time. `told` is given the jobs that moved."""
 
     def __init__(
         self,
         catalog: Catalog,
         encoder: PassageEncoder,
-        encoding: Encoding,
+        encoding: EncodeStep,
         writer: GenerationWriter,
         told: Told,
         timer: Callable[[], float] = time.perf_counter,

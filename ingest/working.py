@@ -32,7 +32,7 @@ class BatchOptions:
     texts: int = 64
 
 
-class Parsing:
+class ParseStep:
     """Reads and cuts what was accepted. `told` is given the jobs that moved."""
 
     def __init__(self, catalog: Catalog, parser: Parser, chunker: Chunker, told: Told, options: BatchOptions) -> None:
@@ -84,7 +84,7 @@ class Parsing:
         return self._parser.parse(upload, claim.document_id)
 
 
-class Encoding:
+class EncodeStep:
     """Gives a vector to every text that has none."""
 
     def __init__(self, catalog: Catalog, encoder: PassageEncoder, told: Told, options: BatchOptions) -> None:
