@@ -85,15 +85,19 @@ class Anytime:
         pairs = [self.scorer.template.join(query, ids, limit) for ids in self.passages.of(shelf, keys, limit)]
         lengths = [len(pair.ids) for pair in pairs]
         fitting = how_many_fit(lengths, self.options.run_tokens, self.until - self.now(), cost.estimate)
+        if fitting == 0 and first == 0:
+            cost.refused()
         for run in runs(lengths[:fitting], self.options.run_tokens):
             tokens = padded(lengths, run)
             if not self._goes_on(tokens, progress):
                 return 0
             began = self.now()
             scores = self.scorer.score([pairs[place] for place in run], progress.stopper)
+            took = self.now() - began
+            if scores is not None or took > cost.estimate(tokens):  # a run that was ended took at least this long
+                cost.learn(tokens, took)
             if scores is None:
                 return 0
-            cost.learn(tokens, self.now() - began)
             progress.add([first + place for place in run], scores)
         return fitting
 

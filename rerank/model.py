@@ -160,6 +160,13 @@ def _session(weights: Path, options: CrossEncoderOptions) -> Any:
     provider = _PROVIDERS.get(options.device)
     if provider is None:
         raise Misconfigured(f"The reranker's device is '{options.device}'; it can be {' or '.join(_PROVIDERS)}.")
+    remedy = "Install the gpu extra on a machine with an NVIDIA GPU, or set the reranker's device to 'cpu'."
+    available = [str(name) for name in _ort.get_available_providers()]
+    if provider not in available:
+        raise Misconfigured(
+            f"The reranker was to run on '{options.device}', but this ONNX Runtime has {', '.join(available)} only. "
+            f"{remedy}"
+        )
     settings: Any = _ort.SessionOptions()
     settings.intra_op_num_threads = options.threads
     settings.inter_op_num_threads = 1
@@ -173,8 +180,7 @@ def _session(weights: Path, options: CrossEncoderOptions) -> Any:
     running = list(session.get_providers())
     if running[:1] != [provider]:  # it lists CUDA, falls back to the CPU and logs one line
         raise Misconfigured(
-            f"The reranker was to run on '{options.device}' but ONNX Runtime runs it on {running[0]}. Install the "
-            "gpu extra on a machine with an NVIDIA GPU, or set the device to 'cpu'."
+            f"The reranker was to run on '{options.device}', but ONNX Runtime runs it on {running[0]}. {remedy}"
         )
     return session
 
