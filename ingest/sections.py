@@ -1,0 +1,94 @@
+"""Runs of a document that belong under one heading: what a passage may span."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import accumulate, groupby
+
+from pipeline.passages import Block
+
+GAP = "\n\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Text under one heading path. `starts[i]` is where the text of `pages[i]` begins."""
+
+    text: str
+    heading: tuple[str, ...]
+    starts: tuple[int, ...]
+    pages: tuple[int | None, ...]
+
+    def page(self, offset: int) -> int | None:
+        """The page of the block that holds the character at `offset`."""
+        return self.pages[bisect_right(self.starts, offset) - 1]
+
+
+def sections_of(blocks: Iterable[Block]) -> list[Section]:
+    """One section for each run of blocks that share a heading path, in the document's order."""
+    return [_section(heading, list(run)) for heading, run in groupby(blocks, key=lambda block: block.heading)]
+
+
+def merged(sections: Iterable[Section], minimum: int, capacity: int, count: Callable[[str], int]) -> list[Section]:
+    """Joins a tiny section to its neighbour under the same top heading, as long as the result fits.
+
+    What the joined heading path no longer says is put above each part, so that nothing loses its heading.
+    """
+    result: list[Section] = []
+    parts: list[Section] = []
+    sizes: list[int] = []
+    for section in sections:
+        size = count(section.text)
+        if parts and _may_join(parts, sizes, section, size, minimum, capacity):
+            joined = _joined([*parts, section])
+            if count(joined.text) <= capacity:
+                parts.append(section)
+                sizes.append(size)
+                continue
+        if parts:
+            result.append(_joined(parts))
+        parts, sizes = [section], [size]
+    return [*result, _joined(parts)] if parts else result
+
+
+def _may_join(parts: list[Section], sizes: list[int], section: Section, size: int, minimum: int, capacity: int) -> bool:
+    tiny = size < minimum or sizes[-1] < minimum
+    return tiny and parts[-1].heading[:1] == section.heading[:1] and sum(sizes) + size <= capacity
+
+
+def _section(heading: tuple[str, ...], blocks: list[Block]) -> Section:
+    ends = accumulate(len(block.text) + len(GAP) for block in blocks)
+    return Section(
+        GAP.join(block.text for block in blocks),
+        heading,
+        (0, *ends)[:-1],
+        tuple(block.page for block in blocks),
+    )
+
+
+def _joined(parts: list[Section]) -> Section:
+    if len(parts) == 1:
+        return parts[0]
+    heading = _common([part.heading for part in parts])
+    texts: list[str] = []
+    starts: list[int] = []
+    offset = 0
+    for part in parts:
+        below = " > ".join(part.heading[len(heading) :])
+        text = f"{below}\n{part.text}" if below else part.text
+        starts += [offset, *(offset + len(text) - len(part.text) + start for start in part.starts[1:])]
+        texts.append(text)
+        offset += len(text) + len(GAP)
+    pages = tuple(page for part in parts for page in part.pages)
+    return Section(GAP.join(texts), heading, tuple(starts), pages)
+
+
+def _common(paths: list[tuple[str, ...]]) -> tuple[str, ...]:
+    same = 0
+    for level in zip(*paths, strict=False):
+        if len(set(level)) > 1:
+            break
+        same += 1
+    return paths[0][:same]
