@@ -1,0 +1,87 @@
+"""Puts the door together: the routes, what surrounds them, and nothing that lives longer than the app."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.utils import get_openapi
+from starlette.exceptions import HTTPException
+
+from api import chat, health, holdings, jobs, retrieval, uploads
+from api.callers import Callers
+from api.door import Door
+from api.errors import on_fleetfoot_error, on_http_exception, on_invalid_request
+from api.events import StreamOptions
+from api.leaving import Leaving
+from api.limits import Limits
+from api.metrics import Metrics
+from api.service import Stages
+from api.uploads import DocumentsIn
+from pipeline.errors import FleetfootError
+
+DESCRIPTION = """\
+Retrieval for language-model applications that keeps its deadlines. Every request may carry `deadline_ms` (or the header
+`X-Request-Deadline-Ms`); what was given up to be in time stands in `degraded`, where the time went in `timings` and in
+the header `Server-Timing`. Errors have OpenAI's envelope, a stable `code`, and say what to do.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class DoorOptions:
+    """Everything about the door that can be set; `keys_file` None lets everybody of this machine in."""
+
+    limits: Limits = field(default_factory=Limits)
+    streams: StreamOptions = field(default_factory=StreamOptions)
+    keys_file: Path | None = None
+    version: str = "0"
+
+
+def create_app(stages: Stages, options: DoorOptions, metrics: Metrics | None = None) -> FastAPI:
+    """The HTTP app over opened stages. Raises Misconfigured for a keys file that cannot be used.
+
+    FastAPI's /docs page loads its parts from elsewhere, so it is left out; /openapi.json has all that it shows.
+    """
+    callers = Callers.open(options.keys_file)
+    app = FastAPI(
+        title="fleetfoot", version=options.version, description=DESCRIPTION, docs_url=None, redoc_url=None,
+        license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"}, redirect_slashes=False,
+    )  # fmt: skip
+    app.state.stages = stages
+    app.state.options = options
+    app.state.callers = callers
+    app.state.metrics = metrics or Metrics()
+    app.state.closing = asyncio.Event()
+    app.add_middleware(Leaving)
+    app.add_middleware(
+        Door, callers=callers, metrics=app.state.metrics, limits=options.limits, closing=app.state.closing
+    )
+    app.add_exception_handler(FleetfootError, on_fleetfoot_error)
+    app.add_exception_handler(RequestValidationError, on_invalid_request)
+    app.add_exception_handler(HTTPException, on_http_exception)
+    for room in (health, retrieval, chat, uploads, jobs, holdings):
+        app.include_router(room.router)
+    app.openapi = lambda: _documented(app)  # type: ignore[method-assign]  # FastAPI's documented way to extend it
+    return app
+
+
+def _documented(app: FastAPI) -> dict[str, Any]:
+    """The OpenAPI document, with the shapes of bodies that FastAPI does not read itself."""
+    if app.openapi_schema is None:
+        schema = get_openapi(
+            title=app.title,
+            version=app.version,
+            description=app.description,
+            routes=app.routes,
+            license_info=app.license_info,
+        )
+        parts = DocumentsIn.model_json_schema(ref_template="#/components/schemas/{model}").get("$defs", {})
+        schema["components"]["schemas"].update(parts)
+        schema["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+        schema["security"] = [{}, {"key": []}]
+        app.openapi_schema = schema
+    return app.openapi_schema

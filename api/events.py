@@ -1,0 +1,128 @@
+"""Server-sent events that survive proxies, slow readers and silence.
+
+    X-Accel-Buffering: no                     nginx passes each event on at once
+    Cache-Control: no-cache, no-transform     nobody compresses, and thereby gathers, the stream
+    : ping                                    a comment while nothing else is sent, so that idle time-outs do not hit
+
+An event is written when the one before has been taken over by the socket's buffer: a client that reads slowly slows
+its own stream and holds nothing but its own connection; after `stall` seconds without progress it is hung up on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from api.errors import Problem
+from api.visits import Visit
+from pipeline.errors import FleetfootError
+
+HEADERS = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"x-accel-buffering", b"no"),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOptions:
+    """In seconds: silence after which a comment is sent, how long one write may take, how long a model may pause."""
+
+    ping: float = 15.0
+    stall: float = 30.0
+    inter_token: float = 30.0
+
+
+class ClientStalled(FleetfootError):
+    """The client stopped reading its stream, and nothing it could be told would reach it."""
+
+    code = "client_stalled"
+
+
+class EventSender:
+    """Writes one client's events. `waited` is the time in which the client took nothing."""
+
+    def __init__(self, send: Send, visit: Visit, options: StreamOptions) -> None:
+        self.options = options
+        self.started = False
+        self.waited = 0.0
+        self._send = send
+        self._visit = visit
+        self._turn = asyncio.Lock()
+        self._last = time.perf_counter()
+
+    async def start(self) -> None:
+        """Sends the headers, once."""
+        if not self.started:
+            self.started = True
+            await self._send({"type": "http.response.start", "status": 200, "headers": HEADERS})
+
+    async def event(self, data: bytes, name: str = "") -> None:
+        """Sends one event of one line. Raises ClientStalled."""
+        if self._visit.first_event is None:
+            self._visit.first_event = self._visit.elapsed()
+        named = f"event: {name}\n".encode() if name else b""
+        await self._write(b"%bdata: %b\n\n" % (named, data))
+
+    async def failed(self, told: Problem) -> None:
+        """Tells of a failure in the middle, in the shape that OpenAI clients raise it from, and ends the stream."""
+        try:
+            await self.event(json.dumps(told.envelope()).encode(), "error")
+            await self.end()
+        except ClientStalled:
+            return  # hung up on; the failure stands in the log
+
+    async def end(self) -> None:
+        """Completes the response."""
+        await self._write(b"", more=False)
+
+    @asynccontextmanager
+    async def pinging(self) -> AsyncGenerator[None, None]:
+        """Sends a comment whenever nothing else has been sent for a while."""
+        pings = asyncio.create_task(self._ping())
+        try:
+            yield
+        finally:
+            pings.cancel()
+
+    async def _ping(self) -> None:
+        while True:
+            idle = time.perf_counter() - self._last
+            if idle < self.options.ping:
+                await asyncio.sleep(self.options.ping - idle)
+            elif self.started:
+                await self._write(b": ping\n\n")
+            else:
+                self._last = time.perf_counter()
+
+    async def _write(self, body: bytes, *, more: bool = True) -> None:
+        began = time.perf_counter()
+        try:
+            async with asyncio.timeout(self.options.stall), self._turn:
+                await self._send({"type": "http.response.body", "body": body, "more_body": more})
+        except TimeoutError:
+            self._visit.hang_up()
+            raise ClientStalled(
+                f"The client has read nothing for {self.options.stall:g} s, and its connection was closed. "
+                "Read the stream as it comes."
+            ) from None
+        self._last = time.perf_counter()
+        self.waited += self._last - began
+
+
+class Told(Response):
+    """A response that is told by a coroutine: errors raised before it sends anything get their own status."""
+
+    def __init__(self, story: Callable[[Send], Awaitable[None]]) -> None:
+        super().__init__()
+        self._story = story
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002  ASGI's shape
+        await self._story(send)

@@ -1,0 +1,204 @@
+"""What a tenant holds: collections, and the documents in them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query
+from pydantic import BaseModel, Field
+from starlette.responses import Response
+
+from api.callers import Reading, allowed
+from api.jobs import JobOut, job_out
+from api.service import Behind, Limited, ask_catalog
+from api.visits import Visiting
+from api.wire import ErrorOut, MetadataOut
+from pipeline.jobs import Collection, DocumentInfo
+from pipeline.passages import Scope
+
+router = APIRouter(tags=["collections"])
+
+CollectionName = Annotated[str, Path(openapi_examples={"a collection": {"value": "handbook"}})]
+DocumentId = Annotated[str, Path(openapi_examples={"a document": {"value": "5f0c2d7e9b1a4c3d8e6f7a90"}})]
+
+
+class CollectionOut(BaseModel):
+    """A named set of documents, and the generation of it that is searched (null before the first)."""
+
+    name: str
+    documents: int
+    passages: int
+    generation: int | None
+    created: float
+
+
+class CollectionsOut(BaseModel):
+    """By name."""
+
+    data: list[CollectionOut]
+
+
+class DeletedOut(BaseModel):
+    """What is gone."""
+
+    name: str
+    deleted: bool = True
+
+
+class DocumentOut(BaseModel):
+    """A document as it is searched. `content_hash` is the hex sha256 of the bytes that were sent."""
+
+    id: str
+    name: str
+    title: str
+    media_type: str
+    language: str | None
+    passages: int
+    tokens: int
+    content_hash: str
+    updated: float
+    metadata: MetadataOut
+
+
+class DocumentsOut(BaseModel):
+    """A page of documents; `next` is the `after` of the page behind it, null on the last."""
+
+    data: list[DocumentOut]
+    next: str | None = Field(description="An id.")
+
+
+@router.get("/v1/collections", responses={200: {"model": CollectionsOut}, "default": {"model": ErrorOut}})
+async def collections(visit: Visiting, stages: Behind, limits: Limited, _: Reading) -> Response:
+    """All collections."""
+    tenant = visit.caller.tenant
+    found = await ask_catalog(stages, visit, limits.catalog_deadline, lambda it: it.collections(tenant))
+    return _json(CollectionsOut(data=[_collection(each) for each in found]))
+
+
+@router.get("/v1/collections/{collection}", responses={200: {"model": CollectionOut}, "default": {"model": ErrorOut}})
+async def collection_(
+    collection: CollectionName, visit: Visiting, stages: Behind, limits: Limited, _: Reading
+) -> Response:
+    """One collection."""
+    tenant = visit.caller.tenant
+    found = await ask_catalog(stages, visit, limits.catalog_deadline, lambda it: it.collection(tenant, collection))
+    return _json(_collection(found))
+
+
+@router.delete(
+    "/v1/collections/{collection}",
+    responses={200: {"model": DeletedOut}, "default": {"model": ErrorOut}},
+    dependencies=[allowed(Scope.ADMIN)],
+)
+async def delete_collection(collection: CollectionName, visit: Visiting, stages: Behind, limits: Limited) -> Response:
+    """Forgets a collection with all its documents, and cancels its jobs."""
+    tenant = visit.caller.tenant
+    await ask_catalog(stages, visit, limits.catalog_deadline, lambda it: it.delete_collection(tenant, collection))
+    await stages.nudge.nudge()
+    return _json(DeletedOut(name=collection))
+
+
+@router.get(
+    "/v1/collections/{collection}/documents", responses={200: {"model": DocumentsOut}, "default": {"model": ErrorOut}}
+)
+async def documents(
+    collection: CollectionName,
+    visit: Visiting,
+    stages: Behind,
+    limits: Limited,
+    _: Reading,
+    after: Annotated[str | None, Query(description="An id; the page begins behind it.")] = None,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+) -> Response:
+    """The documents of a collection, by id."""
+    tenant = visit.caller.tenant
+    found = await ask_catalog(
+        stages,
+        visit,
+        limits.catalog_deadline,
+        lambda it: it.documents(tenant, collection, after=after, limit=limit),
+    )
+    following = found[-1].id if len(found) == limit else None
+    return _json(DocumentsOut(data=[_document(each) for each in found], next=following))
+
+
+@router.get(
+    "/v1/collections/{collection}/documents/{document_id}",
+    responses={200: {"model": DocumentOut}, "default": {"model": ErrorOut}},
+)
+async def document(
+    collection: CollectionName, document_id: DocumentId, visit: Visiting, stages: Behind, limits: Limited, _: Reading
+) -> Response:
+    """One document."""
+    tenant = visit.caller.tenant
+    found = await ask_catalog(
+        stages, visit, limits.catalog_deadline, lambda it: it.document(tenant, collection, document_id)
+    )
+    return _json(_document(found))
+
+
+@router.delete(
+    "/v1/collections/{collection}/documents/{document_id}",
+    status_code=202,
+    responses={202: {"model": JobOut}, "default": {"model": ErrorOut}},
+    dependencies=[allowed(Scope.INGEST)],
+)
+async def delete_document(
+    collection: CollectionName, document_id: DocumentId, visit: Visiting, stages: Behind, limits: Limited
+) -> Response:
+    """Removes a document; it is gone from search when the job is done."""
+    return await _removed(collection, [document_id], visit, stages, limits)
+
+
+@router.delete(
+    "/v1/collections/{collection}/documents",
+    status_code=202,
+    responses={202: {"model": JobOut}, "default": {"model": ErrorOut}},
+    dependencies=[allowed(Scope.INGEST)],
+)
+async def delete_documents(
+    collection: CollectionName,
+    visit: Visiting,
+    stages: Behind,
+    limits: Limited,
+    ids: Annotated[list[str], Query(alias="id", min_length=1, max_length=1000, description="Repeat for each.")],
+) -> Response:
+    """Removes several documents at once."""
+    return await _removed(collection, ids, visit, stages, limits)
+
+
+async def _removed(collection: str, ids: list[str], visit: Visiting, stages: Behind, limits: Limited) -> Response:
+    tenant = visit.caller.tenant
+    job = await ask_catalog(stages, visit, limits.catalog_deadline, lambda it: it.remove(tenant, collection, ids))
+    await stages.nudge.nudge()
+    body = job_out(job).model_dump_json().encode()
+    return Response(body, 202, {"Location": f"/v1/jobs/{job.id}"}, "application/json")
+
+
+def _collection(collection: Collection) -> CollectionOut:
+    return CollectionOut(
+        name=collection.name,
+        documents=collection.documents,
+        passages=collection.passages,
+        generation=collection.generation,
+        created=collection.created,
+    )
+
+
+def _document(document: DocumentInfo) -> DocumentOut:
+    return DocumentOut(
+        id=document.id,
+        name=document.name,
+        title=document.title,
+        media_type=document.media_type,
+        language=document.language,
+        passages=document.passages,
+        tokens=document.tokens,
+        content_hash=document.content_hash,
+        updated=document.updated,
+        metadata=dict(document.metadata),
+    )
+
+
+def _json(body: BaseModel) -> Response:
+    return Response(body.model_dump_json().encode(), media_type="application/json")

@@ -1,0 +1,232 @@
+"""Jobs: what was promised for documents, how far it is, live if wanted."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing, suppress
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Request
+from pydantic import BaseModel
+from starlette.responses import Response
+from starlette.types import Send
+
+from api.callers import allowed
+from api.errors import problem
+from api.events import ClientStalled, EventSender, StreamOptions, Told
+from api.service import Behind, Limited, Stages, ask_catalog
+from api.visits import Visit, Visiting
+from api.wire import ErrorOut
+from pipeline.errors import FleetfootError
+from pipeline.jobs import ItemState, Job, JobItem, JobState
+from pipeline.passages import Scope
+
+router = APIRouter(tags=["jobs"])
+
+FINAL = frozenset({JobState.DONE, JobState.FAILED, JobState.CANCELLED})
+LOOK_AGAIN = 2.0  # seconds after which a job is read even without a notice: notices are only a nudge
+JobId = Annotated[str, Path(openapi_examples={"a job": {"value": "3f1c9a5e7b2d4c6f8a90"}})]
+EVENTS_EXAMPLE = 'event: progress\ndata: {"id":"3f1c","state":"running","total":40,"counts":{"parsed":12}}\n\n'
+
+
+class ItemOut(BaseModel):
+    """One document of a job; `reason` says why it failed."""
+
+    name: str
+    document_id: str
+    state: ItemState
+    reason: str = ""
+
+
+class JobOut(BaseModel):
+    """A promise and how far it is. Times are seconds since the epoch; `failed` lists at most 100."""
+
+    id: str
+    collection: str
+    kind: str
+    state: JobState
+    total: int
+    counts: dict[ItemState, int]
+    failed: list[ItemOut]
+    accepted: float
+    finished: float | None
+    generation: int | None
+
+
+class JobsOut(BaseModel):
+    """The latest jobs first."""
+
+    data: list[JobOut]
+
+
+class ItemsOut(BaseModel):
+    """A page of a job's documents; `next` is the `after` of the page behind it, null on the last."""
+
+    data: list[ItemOut]
+    next: int | None
+
+
+@router.get(
+    "/v1/jobs",
+    responses={200: {"model": JobsOut}, "default": {"model": ErrorOut}},
+    dependencies=[allowed(Scope.READ, Scope.INGEST)],
+)
+async def jobs(
+    visit: Visiting,
+    stages: Behind,
+    limits: Limited,
+    collection: Annotated[str | None, Query(examples=["handbook"])] = None,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 50,
+) -> Response:
+    """The latest jobs, of one collection or of all."""
+    tenant = visit.caller.tenant
+    found = await ask_catalog(
+        stages, visit, limits.catalog_deadline, lambda it: it.jobs(tenant, collection, limit=limit)
+    )
+    return _json(JobsOut(data=[job_out(each) for each in found]))
+
+
+@router.get(
+    "/v1/jobs/{job_id}",
+    responses={200: {"model": JobOut}, "default": {"model": ErrorOut}},
+    dependencies=[allowed(Scope.READ, Scope.INGEST)],
+)
+async def job(job_id: JobId, visit: Visiting, stages: Behind, limits: Limited) -> Response:
+    """How far a job is."""
+    tenant = visit.caller.tenant
+    found = await ask_catalog(stages, visit, limits.catalog_deadline, lambda it: it.job(tenant, job_id))
+    return _json(job_out(found))
+
+
+@router.get(
+    "/v1/jobs/{job_id}/items",
+    responses={200: {"model": ItemsOut}, "default": {"model": ErrorOut}},
+    dependencies=[allowed(Scope.READ, Scope.INGEST)],
+)
+async def items(
+    job_id: JobId,
+    visit: Visiting,
+    stages: Behind,
+    limits: Limited,
+    after: Annotated[int, Query(ge=0, examples=[0])] = 0,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 500,
+) -> Response:
+    """The documents of a job, in the order in which they were sent."""
+    tenant = visit.caller.tenant
+    found = await ask_catalog(
+        stages, visit, limits.catalog_deadline, lambda it: it.items(tenant, job_id, after=after, limit=limit)
+    )
+    following = after + len(found) if len(found) == limit else None
+    return _json(ItemsOut(data=[_item(each) for each in found], next=following))
+
+
+@router.post(
+    "/v1/jobs/{job_id}/cancel",
+    responses={200: {"model": JobOut}, "default": {"model": ErrorOut}},
+    dependencies=[allowed(Scope.INGEST)],
+)
+async def cancel(job_id: JobId, visit: Visiting, stages: Behind, limits: Limited) -> Response:
+    """Stops what is not published yet; what is published stays. A finished job is returned as it is."""
+    tenant = visit.caller.tenant
+    found = await ask_catalog(stages, visit, limits.catalog_deadline, lambda it: it.cancel(tenant, job_id))
+    await stages.nudge.nudge()
+    return _json(job_out(found))
+
+
+@router.get(
+    "/v1/jobs/{job_id}/events",
+    responses={
+        200: {"description": "Server-sent events.", "content": {"text/event-stream": {"example": EVENTS_EXAMPLE}}},
+        "default": {"model": ErrorOut},
+    },
+    dependencies=[allowed(Scope.READ, Scope.INGEST)],
+)
+async def events(job_id: JobId, request: Request, visit: Visiting, stages: Behind, limits: Limited) -> Response:
+    """A job as it goes: an event `progress` whenever it has moved, `done` when it is final, and then the end."""
+    follow = _Follow(job_id, visit, stages, limits.catalog_deadline, request.app.state.closing)
+    first = await follow.read()
+    streams: StreamOptions = request.app.state.options.streams
+
+    async def story(send: Send) -> None:
+        await follow.tell(first, EventSender(send, visit, streams))
+
+    return Told(story)
+
+
+class _Follow:
+    """Reads the job again whenever it may have moved; the service's closing ends it early."""
+
+    def __init__(self, job_id: str, visit: Visit, stages: Stages, deadline: float, closing: asyncio.Event) -> None:
+        self.job_id = job_id
+        self.visit = visit
+        self.stages = stages
+        self.deadline = deadline
+        self.closing = closing
+        self.moved = asyncio.Event()
+
+    async def read(self) -> Job:
+        tenant = self.visit.caller.tenant
+        self.visit.clocks.clear()  # a long stream reads many times; only the last lap is worth reporting
+        return await ask_catalog(self.stages, self.visit, self.deadline, lambda it: it.job(tenant, self.job_id))
+
+    async def tell(self, job: Job, sender: EventSender) -> None:
+        listening = asyncio.create_task(self._listen())
+        try:
+            async with sender.pinging():
+                await sender.start()
+                await self._until_final(job, sender)
+                await sender.end()
+        except ClientStalled as error:
+            self.visit.code = error.code
+        except FleetfootError as error:
+            told = problem(error)
+            self.visit.code = told.code
+            await sender.failed(told)
+        finally:
+            listening.cancel()
+
+    async def _until_final(self, job: Job, sender: EventSender) -> None:
+        await self._show(job, sender)
+        while job.state not in FINAL and not self.closing.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_AGAIN):
+                    await self.moved.wait()
+            self.moved.clear()
+            before, job = job, await self.read()
+            if job != before:
+                await self._show(job, sender)
+
+    async def _show(self, job: Job, sender: EventSender) -> None:
+        name = "done" if job.state in FINAL else "progress"
+        await sender.event(job_out(job).model_dump_json().encode(), name)
+
+    async def _listen(self) -> None:
+        """Without notices the job is still read every few seconds: progress comes later, and nothing is lost."""
+        with suppress(FleetfootError):
+            async with aclosing(self.stages.notices.watch(self.job_id)) as notices:
+                async for _ in notices:
+                    self.moved.set()
+
+
+def job_out(job: Job) -> JobOut:
+    """A job on the wire."""
+    return JobOut(
+        id=job.id,
+        collection=job.collection,
+        kind=job.kind,
+        state=job.state,
+        total=job.total,
+        counts=dict(job.counts),
+        failed=[_item(each) for each in job.failed],
+        accepted=job.accepted,
+        finished=job.finished,
+        generation=job.generation,
+    )
+
+
+def _item(item: JobItem) -> ItemOut:
+    return ItemOut(name=item.name, document_id=item.document_id, state=item.state, reason=item.reason)
+
+
+def _json(body: BaseModel) -> Response:
+    return Response(body.model_dump_json().encode(), media_type="application/json")

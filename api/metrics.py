@@ -1,0 +1,88 @@
+"""What Prometheus sees. The laps of every request feed one histogram; waiting and working are kept apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from api.visits import Visit
+
+SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, inf)
+TOKENS_A_SECOND = (1.0, 2.0, 5.0, 10.0, 20.0, 35.0, 50.0, 75.0, 100.0, 150.0, 250.0, 500.0, 1000.0, inf)
+
+
+class Metrics:
+    """The service's measurements, in a registry of their own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._requests = self._seconds("request", "From the first byte to the end.", "route", "status")
+        self._stages = self._seconds("stage", "Laps, waiting in line and working apart.", "stage", "kind")
+        self._first_event = self._seconds("first_event", "Until the first event of a stream left.")
+        self._first_token = self._seconds("first_token", "Until the first token (TTFT).")
+        self._completion = self._seconds("completion", "Until an answer was complete.")
+        self._between = self._seconds("inter_token", "Between two chunks of a stream.")
+        self._speed = Histogram(
+            "fleetfoot_tokens_per_second",
+            "Tokens after the first, as the upstream counted them, by the time they took.",
+            buckets=TOKENS_A_SECOND,
+            registry=self.registry,
+        )
+        self._errors = self._count("errors", "Answers that were errors, by code.", "code")
+        self._degraded = self._count("degraded", "What was given up to be in time.", "stage", "reason")
+        self._deadlines = self._count("deadlines", "Requests with a deadline, and whether it was met.", "met")
+        self._left = self._count("clients_left", "Clients that left before the end.")
+        self._inside = Gauge("fleetfoot_requests_inside", "Requests being answered.", registry=self.registry)
+
+    def watch(self, name: str, text: str, read: Callable[[], float]) -> None:
+        """Shows a figure that something else keeps, read when Prometheus asks: cache hits, the length of a line."""
+        Gauge(f"fleetfoot_{name}", text, registry=self.registry).set_function(read)
+
+    def text(self) -> bytes:
+        """The exposition format, version 0.0.4."""
+        return generate_latest(self.registry)
+
+    def entered(self) -> None:
+        """A request has come in."""
+        self._inside.inc()
+
+    def token(self, after: float) -> None:
+        """A chunk came `after` seconds after the one before."""
+        self._between.observe(after)
+
+    def generated(self, tokens: int, seconds: float) -> None:
+        """An answer's tokens, counted by the upstream, and the seconds from the first to the last."""
+        if tokens > 1 and seconds > 0:
+            self._speed.observe((tokens - 1) / seconds)
+
+    def finished(self, visit: Visit, route: str) -> None:
+        """A request has been answered, or its client has left."""
+        self._inside.dec()
+        self._requests.labels(route, str(visit.status)).observe(visit.elapsed())
+        for clock in visit.clocks:
+            for timing in clock.timings:
+                self._stages.labels(timing.stage, "waited").observe(timing.waited)
+                self._stages.labels(timing.stage, "worked").observe(timing.worked)
+        for histogram, seconds in (
+            (self._first_event, visit.first_event),
+            (self._first_token, visit.first_token),
+            (self._completion, visit.completed),
+        ):
+            if seconds is not None:
+                histogram.observe(seconds)
+        for item in visit.degraded:
+            self._degraded.labels(item.stage, item.reason).inc()
+        if visit.left:
+            self._left.inc()
+        elif visit.code:
+            self._errors.labels(visit.code).inc()
+        if visit.promised is not None and visit.met is not None:
+            self._deadlines.labels("yes" if visit.met else "no").inc()
+
+    def _seconds(self, name: str, text: str, *labels: str) -> Histogram:
+        return Histogram(f"fleetfoot_{name}_seconds", text, labels, buckets=SECONDS, registry=self.registry)
+
+    def _count(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(f"fleetfoot_{name}", text, labels, registry=self.registry)

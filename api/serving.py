@@ -1,0 +1,163 @@
+"""Serves the app: one process, uvloop and httptools, and an end in which running streams may finish."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Generator
+from contextlib import AbstractAsyncContextManager, contextmanager
+from dataclasses import dataclass
+from math import ceil
+
+import uvicorn
+import uvloop
+from fastapi import FastAPI
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import HANDLED_SIGNALS
+
+from api.callers import Callers, is_loopback
+from api.door import FIRST_BYTE, HANG_UP
+from pipeline.errors import Misconfigured
+
+LAST_WORDS = 2.0  # seconds for requests that were cancelled at the end to let go of what they hold
+
+
+@dataclass(frozen=True, slots=True)
+class ServingOptions:
+    """`grace` is how long running streams may go on after the end was asked for; times are in seconds."""
+
+    host: str = "127.0.0.1"
+    port: int = 8080
+    grace: float = 30.0
+    keep_alive: float = 75.0
+    backlog: int = 2048
+
+
+class StampingProtocol(HttpToolsProtocol):
+    """Notes when a request's first byte came, and how to hang up on its client."""
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        state = self.scope.setdefault("state", {})
+        state[FIRST_BYTE] = time.perf_counter()
+        state[HANG_UP] = self.transport.abort
+
+
+class Serving(uvicorn.Server):
+    """uvicorn's server, which tells the app when it begins to close, and ends without raising the signal again.
+
+    (uvicorn raises it after it has stopped; a SIGTERM would then kill the process before the stages are closed.)
+    """
+
+    def __init__(self, app: FastAPI, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._closing: asyncio.Event = app.state.closing
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Streams that have no end of their own end now; the others have their grace, and then are cancelled."""
+        self._closing.set()
+        await super().shutdown(sockets)
+        if self.server_state.tasks:
+            await asyncio.wait(self.server_state.tasks, timeout=LAST_WORDS)
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        """The first SIGINT or SIGTERM asks for the end, a second SIGINT for it at once."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        loop = asyncio.get_running_loop()
+        for number in HANDLED_SIGNALS:
+            loop.add_signal_handler(number, self.handle_exit, number, None)
+        try:
+            yield
+        finally:
+            for number in HANDLED_SIGNALS:
+                loop.remove_signal_handler(number)
+
+
+def server(app: FastAPI, options: ServingOptions) -> Serving:
+    """A server for the app. Raises Misconfigured where strangers could reach a service without keys."""
+    callers: Callers = app.state.callers
+    refuse_strangers(options.host, by_key=callers.by_key)
+    config = uvicorn.Config(
+        app,
+        http=StampingProtocol,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=ceil(options.keep_alive),
+        timeout_graceful_shutdown=ceil(options.grace),
+        backlog=options.backlog,
+        proxy_headers=False,
+    )
+    return Serving(app, config)
+
+
+def refuse_strangers(host: str, *, by_key: bool) -> None:
+    """Raises Misconfigured where other machines could reach a service that asks nobody for a key."""
+    if not by_key and not is_loopback(host):
+        raise Misconfigured(
+            f"FLEETFOOT_HOST={host} can be reached from other machines, and there is no keys file. "
+            "Set FLEETFOOT_KEYS_FILE (see `fleetfoot keys new`), or FLEETFOOT_HOST=127.0.0.1."
+        )
+
+
+async def serve(app: FastAPI, options: ServingOptions, *, on_start: Callable[[str], None] | None = None) -> None:
+    """Serves until SIGINT or SIGTERM; running streams then finish within their grace.
+
+    `on_start` is given the address once connections are accepted. Raises Misconfigured for an address in use.
+    """
+    serving = server(app, options)
+    with listen(options) as listening:
+        port = listening.getsockname()[1]
+        if on_start is not None:
+            on_start(f"http://{f'[{options.host}]' if ':' in options.host else options.host}:{port}")
+        await serving.serve([listening])
+
+
+def run(
+    opening: Callable[[], AbstractAsyncContextManager[FastAPI]],
+    options: ServingOptions,
+    *,
+    on_start: Callable[[str], None] | None = None,
+) -> None:
+    """Opens the app on uvloop, serves it until a signal, and closes it again."""
+
+    async def open_and_serve() -> None:
+        async with opening() as app:
+            await serve(app, options, on_start=on_start)
+
+    uvloop.run(open_and_serve())
+
+
+def listen(options: ServingOptions) -> socket.socket:
+    """Takes the address; connections queue from here on. Raises Misconfigured, naming it, where that fails."""
+    try:
+        return socket.create_server(
+            (options.host, options.port),
+            family=socket.AF_INET6 if ":" in options.host else socket.AF_INET,
+            backlog=options.backlog,
+        )
+    except OSError as error:
+        raise Misconfigured(
+            f"FLEETFOOT_HOST={options.host}, FLEETFOOT_PORT={options.port}: {error.strerror or error}. "
+            "Choose another port, or stop what uses this one."
+        ) from error
+
+
+def log_to_stderr(level: int = logging.INFO) -> None:
+    """Sends fleetfoot's own lines (each request's is one JSON object) to stderr; the command calls it at its start."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    for name in ("fleetfoot", "uvicorn.error"):
+        logger = logging.getLogger(name)
+        logger.handlers = [handler]
+        logger.setLevel(level if name == "fleetfoot" else logging.WARNING)
+        logger.propagate = False

@@ -1,0 +1,115 @@
+"""The one place where the API reads its environment.
+
+Every variable begins with FLEETFOOT_; durations end in _MS or _SECONDS, sizes in _BYTES. `table()` lists them all with
+their defaults for the README, so that the documentation cannot fall behind.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from api.assembly import DoorOptions
+from api.events import StreamOptions
+from api.limits import MIB, Limits
+from api.serving import ServingOptions, refuse_strangers
+from pipeline.errors import Misconfigured
+from pipeline.profile import Profile
+
+PREFIX = "FLEETFOOT_"
+
+
+class Settings(BaseSettings):
+    """What can be set. An empty variable counts as not set."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, env_ignore_empty=True, extra="ignore", frozen=True)
+
+    host: str = Field(default="127.0.0.1", description="Address to listen on; any but loopback needs a keys file.")
+    port: int = Field(default=8080, ge=0, le=65535, description="0 takes a free one.")
+    keys_file: Path | None = Field(default=None, description="TOML file of keys; without it one tenant, on loopback.")
+    grace_seconds: float = Field(default=30, ge=0, description="For running streams, after the end was asked for.")
+    keep_alive_seconds: float = Field(default=75, gt=0, description="How long an idle connection is kept.")
+
+    data_dir: Path = Field(default=Path("data"), description="Models, generations and the SQLite catalog.")
+    redis_url: str | None = Field(default=None, description="Broker, progress, cache; without it an embedded server.")
+    catalog_url: str | None = Field(default=None, description="SQLAlchemy URL; without it SQLite in the data folder.")
+
+    embedder: str = Field(default="default", description="Name of an added model, or its folder.")
+    reranker: str | None = Field(default=None, description="A cross-encoder's name or folder; without it none.")
+    upstream_url: str | None = Field(default=None, description="vLLM, as OpenAI clients take it; else extractive.")
+    upstream_model: str | None = Field(default=None, description="The model as the upstream lists it.")
+    upstream_api_key: SecretStr | None = Field(default=None, description="Sent to the upstream as a bearer token.")
+    upstream_connections: int = Field(default=128, ge=1, description="Answers streamed from it at once.")
+
+    threads: int | None = Field(default=None, ge=1, description="Native calls at once; else as many as cores.")
+    line: int = Field(default=64, ge=1, description="Requests that may wait for a stage's threads.")
+    exact_up_to: int = Field(default=20_000, ge=0, description="Passages searched exactly; above it HNSW.")
+
+    deadline_ms: float = Field(default=1000, gt=0, description="Of a retrieval that names none.")
+    first_token_deadline_ms: float = Field(default=30_000, gt=0, description="Of a chat that names none.")
+    max_deadline_ms: float = Field(default=60_000, gt=0, description="The longest that may be asked for.")
+    total_deadline_ms: float = Field(default=3_600_000, gt=0, description="The longest total_deadline_ms.")
+    inter_token_seconds: float = Field(default=20, gt=0, description="Silence after which a stream is ended.")
+    ping_seconds: float = Field(default=15, gt=0, description="Silence after which a stream gets a comment.")
+    stall_seconds: float = Field(default=30, gt=0, description="How long a reader may take nothing.")
+
+    max_body_bytes: int = Field(default=4 * MIB, ge=1, description="Of a JSON request.")
+    max_upload_bytes: int = Field(default=256 * MIB, ge=1, description="Of one upload, all files together.")
+    max_file_bytes: int = Field(default=64 * MIB, ge=1, description="Of one file or text.")
+    max_files: int = Field(default=1000, ge=1, description="Documents in one upload.")
+    max_top_k: int = Field(default=1000, ge=1, description="Passages that may be asked for.")
+    max_token_budget: int = Field(default=200_000, ge=1, description="Tokens of passages that may be asked for.")
+    max_candidates: int = Field(default=1000, ge=1, description="Depth of a search leg that may be asked for.")
+    max_depth: int = Field(default=500, ge=1, description="Candidates to rerank that may be asked for.")
+
+    log_level: str = Field(default="INFO", pattern="^(DEBUG|INFO|WARNING|ERROR)$", description="Of the log.")
+
+    @classmethod
+    def read(cls, **given: Any) -> Settings:
+        """Reads the environment; what is given wins. Raises Misconfigured, naming the variable and its value."""
+        try:
+            settings = cls(**given)
+        except ValidationError as error:
+            first = error.errors()[0]
+            name = PREFIX + str(first["loc"][0]).upper()
+            raise Misconfigured(f"{name}={first['input']} cannot be used: {first['msg']}.") from None
+        refuse_strangers(settings.host, by_key=settings.keys_file is not None)
+        return settings
+
+    def door(self, version: str) -> DoorOptions:
+        """Options of the app."""
+        limits = Limits(
+            body=self.max_body_bytes,
+            upload=self.max_upload_bytes,
+            file=self.max_file_bytes,
+            files=self.max_files,
+            top_k=self.max_top_k,
+            token_budget=self.max_token_budget,
+            candidates=self.max_candidates,
+            depth=self.max_depth,
+            deadline=self.max_deadline_ms / 1000,
+            total_deadline=self.total_deadline_ms / 1000,
+            first_token_deadline=self.first_token_deadline_ms / 1000,
+        )
+        streams = StreamOptions(self.ping_seconds, self.stall_seconds, self.inter_token_seconds)
+        return DoorOptions(limits, streams, self.keys_file, version)
+
+    def serving(self) -> ServingOptions:
+        """Options of the server."""
+        return ServingOptions(self.host, self.port, self.grace_seconds, self.keep_alive_seconds)
+
+    def profile(self) -> Profile:
+        """The default profile, but for the shares of its stages, which are the assembly's to give."""
+        return Profile(deadline=self.deadline_ms / 1000)
+
+
+def table() -> list[tuple[str, str, str]]:
+    """Every variable, its default and what it is for, in the order of the settings."""
+    rows: list[tuple[str, str, str]] = []
+    for name, field in Settings.model_fields.items():
+        default = "" if field.default is None else f"{field.default}"
+        rows.append((PREFIX + name.upper(), default, field.description or ""))
+    return rows

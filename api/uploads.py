@@ -1,0 +1,215 @@
+"""`POST /v1/collections/{collection}/documents`: files or ready-made texts in, a promise out."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Request
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
+
+from api.callers import allowed
+from api.errors import unusable
+from api.jobs import JobOut, job_out
+from api.limits import Limits
+from api.multipart import frozen, uploads_of_parts
+from api.service import Behind, Limited, ask_catalog
+from api.visits import Visiting
+from api.wire import ErrorOut
+from pipeline.errors import InvalidInput, TooLarge
+from pipeline.passages import Scalar, Scope, Upload
+
+router = APIRouter(tags=["documents"])
+
+NDJSON = frozenset({"application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines"})
+BY_SUFFIX = {".md": "text/markdown", ".markdown": "text/markdown", ".html": "text/html", ".htm": "text/html"}
+PLAIN = "text/plain"
+
+
+class DocumentIn(BaseModel):
+    """A ready-made text. The same `name` again replaces the document; without one its content names it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    text: str
+    name: str | None = Field(default=None, min_length=1, max_length=1024)
+    title: str | None = None
+    media_type: str | None = Field(
+        default=None, pattern=r"^text/(plain|markdown|html)$", description="Else by the name's ending, else plain."
+    )
+    metadata: dict[str, Scalar | list[Scalar]] = {}
+
+
+class DocumentsIn(BaseModel):
+    """Several texts at once."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    documents: list[DocumentIn] = Field(min_length=1)
+
+
+EXAMPLE = {
+    "documents": [
+        {
+            "name": "leave.md",
+            "title": "Leave",
+            "text": "# Leave\n\nEverybody has 28 days of leave.",
+            "metadata": {"year": 2025, "tags": ["hr"]},
+        }
+    ]
+}
+REQUEST_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "multipart/form-data": {
+                "schema": {
+                    "type": "object",
+                    "required": ["file"],
+                    "properties": {
+                        "file": {
+                            "type": "array",
+                            "items": {"type": "string", "format": "binary"},
+                            "description": "One or more files; the filename is the document's name.",
+                        },
+                        "metadata": {"type": "string", "description": "A JSON object that holds for all of them."},
+                    },
+                }
+            },
+            "application/json": {
+                "schema": DocumentsIn.model_json_schema(ref_template="#/components/schemas/{model}"),
+                "example": EXAMPLE,
+            },
+            "application/x-ndjson": {
+                "schema": {"type": "string", "description": "One document of the JSON form on each line."},
+                "example": '{"name":"a.txt","text":"First."}\n{"name":"b.txt","text":"Second."}\n',
+            },
+        },
+    }
+}
+REQUEST_BODY["requestBody"]["content"]["application/json"]["schema"].pop("$defs", None)
+
+
+@router.post(
+    "/v1/collections/{collection}/documents",
+    status_code=202,
+    responses={
+        202: {
+            "model": JobOut,
+            "description": "Kept, and will be done.",
+            "headers": {"Location": {"description": "The job.", "schema": {"type": "string"}}},
+        },
+        "default": {"model": ErrorOut},
+    },
+    openapi_extra=REQUEST_BODY,
+    dependencies=[allowed(Scope.INGEST)],
+)
+async def upload(
+    collection: Annotated[str, Path(openapi_examples={"a collection": {"value": "handbook"}})],
+    request: Request,
+    visit: Visiting,
+    stages: Behind,
+    limits: Limited,
+) -> Response:
+    """Accepts documents. 202 means: kept, and will be done; follow the job for the rest.
+
+    Sending the same content under the same name again costs nothing and changes nothing. The collection is made by
+    its first document.
+    """
+    uploads = await _uploads(request, limits)
+    if not uploads:
+        raise InvalidInput("The body has no documents. Send at least one.", field="documents")
+    tenant = visit.caller.tenant
+    job = await ask_catalog(stages, visit, limits.upload_deadline, lambda it: it.accept(tenant, collection, uploads))
+    await stages.nudge.nudge()
+    body = job_out(job).model_dump_json().encode()
+    return Response(body, 202, {"Location": f"/v1/jobs/{job.id}"}, "application/json")
+
+
+async def _uploads(request: Request, limits: Limits) -> list[Upload]:
+    declared = request.headers.get("content-type", "")
+    kind = declared.partition(";")[0].strip().lower()
+    try:
+        if kind == "multipart/form-data":
+            return await uploads_of_parts(declared, request.stream(), limits)
+        if kind in NDJSON:
+            return await _of_lines(request.stream(), limits)
+        if kind in {"application/json", ""}:
+            return _of_json(await request.body(), limits)
+    except ClientDisconnect:
+        raise InvalidInput("The body ended before all of it had come. Send it again.", field="body") from None
+    raise InvalidInput(
+        f"A body of type '{kind}' is not understood here. Send files as multipart/form-data, or texts as "
+        "application/json or application/x-ndjson.",
+        field="Content-Type",
+    )
+
+
+async def _of_lines(body: AsyncIterator[bytes], limits: Limits) -> list[Upload]:
+    uploads: list[Upload] = []
+    rest = b""
+    async for chunk in body:
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            _add_line(line, uploads, limits)
+        if len(rest) > limits.file:
+            raise _too_long(f"documents[{len(uploads)}]", limits)
+    _add_line(rest, uploads, limits)
+    return uploads
+
+
+def _add_line(line: bytes, uploads: list[Upload], limits: Limits) -> None:
+    if not line.strip():
+        return
+    place = f"documents[{len(uploads)}]"
+    if len(line) > limits.file:
+        raise _too_long(place, limits)
+    try:
+        document = DocumentIn.model_validate_json(line)
+    except ValidationError as error:
+        raise _invalid(error, place) from error
+    uploads.append(_upload(document))
+    _at_most(len(uploads), limits)
+
+
+def _of_json(body: bytes, limits: Limits) -> list[Upload]:
+    try:
+        documents = DocumentsIn.model_validate_json(body).documents
+    except ValidationError as error:
+        raise _invalid(error, "") from error
+    _at_most(len(documents), limits)
+    uploads = [_upload(document) for document in documents]
+    for place, each in enumerate(uploads):
+        if len(each.content) > limits.file:
+            raise _too_long(f"documents[{place}]", limits)
+    return uploads
+
+
+def _upload(document: DocumentIn) -> Upload:
+    """A ready-made text as an upload: plain unless it says otherwise, so that nothing in it is read as markup."""
+    content = document.text.encode("utf-8", "replace")
+    title = {} if document.title is None else {"title": document.title}
+    name = document.name or f"text-{hashlib.sha256(str(title).encode() + content).hexdigest()[:24]}"
+    suffix = name[name.rfind(".") :].lower() if "." in name else ""
+    media_type = document.media_type or BY_SUFFIX.get(suffix, PLAIN)
+    return Upload(name, content, media_type, {**frozen(document.metadata), **title})
+
+
+def _at_most(documents: int, limits: Limits) -> None:
+    if documents > limits.files:
+        raise TooLarge(
+            f"At most {limits.files} documents are taken at once. Send the rest by another request.", field="documents"
+        )
+
+
+def _too_long(place: str, limits: Limits) -> TooLarge:
+    return TooLarge(f"'{place}' is over {limits.file} bytes, the limit for one document. Split it.", field=place)
+
+
+def _invalid(error: ValidationError, place: str) -> InvalidInput:
+    told = unusable(error.errors())
+    field = ".".join(part for part in (place, told.param if told.param != "body" else "") if part) or "body"
+    return InvalidInput(told.message if not place else f"In {place}: {told.message}", field=field)

@@ -1,0 +1,82 @@
+"""A visit: what the door knows about one request while it is inside, for the header, the log line and the metrics."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from pipeline.clock import Budget, Clock, Stage
+from pipeline.passages import Caller, Degraded
+
+REQUEST_ID = re.compile(r"[A-Za-z0-9._:\-]{1,128}")
+
+
+def _nothing() -> None:
+    """Where the server gives no way to hang up, the response simply ends."""
+
+
+@dataclass(slots=True)
+class Visit:
+    """One request, from its first byte on.
+
+    `started` is on the scale of `time.perf_counter`. `promised` is the deadline in seconds, `met` whether it was kept,
+    once that is known. A request that searches several queries has a clock for each.
+    `hang_up` breaks the connection, for streams that cannot end well.
+    """
+
+    id: str
+    started: float
+    method: str = ""
+    path: str = ""
+    caller: Caller = field(default_factory=Caller)
+    clocks: list[Clock] = field(default_factory=list[Clock])
+    degraded: list[Degraded] = field(default_factory=list[Degraded])
+    query_hash: str = ""
+    generation: str = ""
+    profile: str = ""
+    code: str = ""
+    status: int = 0
+    left: bool = False
+    promised: float | None = None
+    met: bool | None = None
+    first_event: float | None = None
+    first_token: float | None = None
+    completed: float | None = None
+    hang_up: Callable[[], None] = _nothing
+
+    def clock(self, total: float, shares: Mapping[Stage, float] | None = None) -> Clock:
+        """Starts a clock at the request's first byte; its laps are reported with the visit."""
+        clock = Clock(Budget(total, shares or {}), started=self.started)
+        self.clocks.append(clock)
+        return clock
+
+    def elapsed(self) -> float:
+        """Seconds since the request's first byte."""
+        return time.perf_counter() - self.started
+
+    def remember_query(self, text: str) -> None:
+        """Keeps a hash for the log: the same question can be followed, the text cannot be read."""
+        self.query_hash = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def request_id(offered: str | None) -> str:
+    """The id that a client or proxy offered, where it is a plain word of at most 128 characters, or a new one."""
+    if offered is not None and REQUEST_ID.fullmatch(offered):
+        return offered
+    return uuid.uuid4().hex
+
+
+async def visit_of(request: Request) -> Visit:
+    """The visit that the door began."""
+    visit: Visit = request.scope["state"]["visit"]
+    return visit
+
+
+Visiting = Annotated[Visit, Depends(visit_of)]
