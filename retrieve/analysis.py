@@ -95,7 +95,7 @@ def words(text: str) -> list[str]:
 
 
 class Analyzer:
-    """Step 4: one language's stop words and stems. `language` is an ISO 639-1 code or None. For one thread at a time."""
+    """Step 4: one language's stop words and stems. `language` is an ISO 639-1 code or None. Not thread-safe."""
 
     def __init__(self, language: str | None) -> None:
         self.language = language

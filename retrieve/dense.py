@@ -148,7 +148,7 @@ class GpuDenseIndex:
 
     def warm_up(self) -> None:
         """Copies the vectors and runs one search, which loads the kernels."""
-        self.search(np.zeros(self._vectors.shape[1], np.float32), 1)
+        self.search(np.zeros(int(self._vectors.shape[1]), np.float32), 1)
 
     def search(self, vector: NDArray[np.float32], k: int) -> Rows:
         """Implements DenseSearch, for at most 2,048 rows, which is what FAISS selects on a GPU."""

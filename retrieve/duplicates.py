@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -29,27 +31,38 @@ def signatures(token_ids: NDArray[np.int32], offsets: NDArray[np.int64]) -> NDAr
 
 
 def repeats(
-    hashes: NDArray[np.uint64], marks: NDArray[np.uint64], vectors: NDArray[np.float32], similarity: float
+    hashes: NDArray[np.uint64],
+    marks: NDArray[np.uint64],
+    vectors: Callable[[NDArray[np.int64]], NDArray[np.float32]],
+    similarity: float,
 ) -> tuple[int, ...]:
     """For each passage the index of the first one that it repeats; its own index when it repeats none.
 
-    `hashes` `[passages, 2] uint64` are content hashes, `marks` signatures, `vectors` `[passages, dimensions]`
-    L2-normalised. Near means a cosine of at least `similarity` *and* at most 20 differing bits: a high cosine alone
-    takes paraphrases and translations for repetitions. From 1 on only equal hashes count, above 1 nothing does.
+    What it repeats is itself no repetition, so whoever keeps only those keeps something close to every passage.
+    `hashes` `[passages, 2] uint64` are content hashes, `marks` signatures; `vectors` returns rows, L2-normalised, for
+    those passages that need comparing, which in most requests are none.
+
+    Near means a cosine of at least `similarity` *and* at most 20 differing bits: a high cosine alone takes paraphrases
+    and translations for repetitions. From 1 on only equal hashes count, above 1 nothing does.
     """
     count = len(marks)
     if similarity > 1 or count == 0:
         return tuple(range(count))
-    same = (hashes[:, None, :] == hashes[None, :, :]).all(axis=2)
+    high, low = hashes[:, 0], hashes[:, 1]
+    same = (high[:, None] == high) & (low[:, None] == low)
     if similarity < 1:
-        few = np.bitwise_count(marks[:, None] ^ marks[None, :]) <= FEW_BITS
-        # Most pairs share too few bits, so that in most requests no vector is touched.
-        near = few & ~same
-        if near.any():
-            involved = np.flatnonzero(near.any(axis=1))
-            close = vectors[involved] @ vectors[involved].T >= similarity
-            same[np.ix_(involved, involved)] |= close & near[np.ix_(involved, involved)]
-    return tuple(int(first) for first in same.argmax(axis=1))
+        near = (np.bitwise_count(marks[:, None] ^ marks) <= FEW_BITS) & ~same
+        involved = np.flatnonzero(near.any(axis=1))
+        if len(involved):
+            compared = vectors(involved)
+            close = (compared @ compared.T >= similarity) & near[np.ix_(involved, involved)]
+            same[np.ix_(involved, involved)] |= close
+    first: list[int] = same.argmax(axis=1).tolist()
+    for passage in range(count):
+        if first[first[passage]] != first[passage]:  # it repeats a repetition: look for an original, itself at last
+            repeated = same[passage].nonzero()[0].tolist()
+            first[passage] = next(other for other in repeated if other == passage or first[other] == other)
+    return tuple(first)
 
 
 def _signatures(

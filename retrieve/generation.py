@@ -5,7 +5,7 @@
         passages.arrow                  the passages
         vectors.faiss  vectors.npy      the dense index; the rows themselves, for near-duplicates
         terms.bin  *_offsets.npy  …     the postings (retrieve.postings)
-        tokens.npy  token_offsets.npy   token ids of title and text, end to end
+        tokens.npy  token_offsets.npy   token ids of what was embedded (title, headings, text), end to end
         token_counts.npy                tokens of each text
         signatures.npy  hashes.npy      for near and for exact duplicates
 
@@ -143,7 +143,7 @@ class FolderWriter:
         columns = Columns(PostingsBuilder(self._options.bm25))
         with PassageTableWriter(file) as table:
             for some in _runs(passages, AT_ONCE):
-                texts = [title_and_text(passage) for passage in some]
+                texts = [passage.embedded_text() for passage in some]
                 for encoding in self._tokenizer.encode_batch_fast(texts, add_special_tokens=False):
                     columns.tokens.append(np.array(encoding.ids, np.int32))
                     columns.lengths.append(len(encoding.ids))
@@ -166,7 +166,7 @@ class Columns:
 
     def add(self, passage: Passage) -> None:
         """Everything but the token ids."""
-        self.postings.add(searchable_text(passage), passage.language)
+        self.postings.add(passage.embedded_text(), passage.language)
         self.counts.append(passage.tokens)
         self.hashes.append(hashlib.blake2b(passage.content_hash.encode(), digest_size=16).digest())
         self.languages[passage.language or ""] += 1
@@ -245,16 +245,6 @@ class Generation:
     def name(self) -> str:
         """As `handbook@7`."""
         return f"{self.ref.collection}@{self.ref.number}"
-
-
-def title_and_text(passage: Passage) -> str:
-    """What token ids are made of: a reranker reads the title before the text, as the embedder did."""
-    return f"{passage.title}\n{passage.text}" if passage.title else passage.text
-
-
-def searchable_text(passage: Passage) -> str:
-    """What is found by its words: the title, those headings that do not repeat it, and the text."""
-    return "\n".join([passage.title, *(part for part in passage.heading if part != passage.title), passage.text])
 
 
 def _runs(passages: Iterable[Passage], length: int) -> Iterator[list[Passage]]:

@@ -169,9 +169,10 @@ def joined(vectors: NDArray[np.float32], asides: Sequence[Aside]) -> NDArray[np.
     if not asides:
         return vectors[0]
     weights = np.array([1.0, *(aside.weight for aside in asides)], np.float32)
-    total = weights @ vectors
+    total: NDArray[np.float32] = np.matmul(weights, vectors)
     length = float(np.linalg.norm(total))
-    return np.asarray(total / length, np.float32) if length > 0 else vectors[0]
+    scaled: NDArray[np.float32] = total / np.float32(length or 1.0)
+    return scaled if length > 0 else vectors[0]
 
 
 def _given_up(stage: Stage, error: OutOfTime | Overloaded | RuntimeError) -> Outcome:

@@ -103,10 +103,8 @@ def search_postings(
     return size
 
 
-@njit(nogil=True)  # type: ignore[untyped-decorator]  # compiled with, and inlined into, its caller
-def _sift_down(
-    best_rows: NDArray[np.int32], best_scores: NDArray[np.float32], size: int, row: np.int32, score: np.float32
-) -> None:
+@njit(nogil=True)  # compiled with, and inlined into, its caller
+def _sift_down(best_rows: NDArray[np.int32], best_scores: NDArray[np.float32], size: int, row: Any, score: Any) -> None:
     """Puts a row in the root's place and moves it down below every worse one."""
     hole = 0
     while True:

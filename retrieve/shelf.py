@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pipeline.passages import Passage
 from retrieve.duplicates import repeats
 from retrieve.generation import Generation
 
+Kind = TypeVar("Kind", bound=np.generic)
 ROW_BITS = 40
 ROW_MASK = (1 << ROW_BITS) - 1
 
@@ -48,7 +51,8 @@ class GenerationShelf:
 
     def tokens(self, keys: Sequence[int]) -> tuple[int, ...]:
         """Implements Shelf."""
-        return tuple(int(generation.token_counts[row]) for generation, row in map(self._place, keys))
+        counts: list[int] = self._gather(keys, lambda generation, rows: generation.token_counts[rows]).tolist()
+        return tuple(counts)
 
     def token_ids(self, keys: Sequence[int]) -> tuple[memoryview, ...]:
         """Implements Shelf."""
@@ -62,16 +66,38 @@ class GenerationShelf:
         """Implements Shelf; see `retrieve.duplicates.repeats`."""
         if not keys:
             return ()
-        places = [self._place(key) for key in keys]
-        return repeats(
-            np.stack([generation.hashes[row] for generation, row in places]),
-            np.array([generation.signatures[row] for generation, row in places], np.uint64),
-            np.stack([generation.vectors[row] for generation, row in places]),
-            similarity,
-        )
+        hashes = self._gather(keys, lambda generation, rows: generation.hashes[rows])
+        marks = self._gather(keys, lambda generation, rows: generation.signatures[rows])
+
+        def vectors(chosen: NDArray[np.int64]) -> NDArray[np.float32]:
+            return self._gather(
+                [keys[index] for index in chosen.tolist()], lambda generation, rows: generation.vectors[rows]
+            )
+
+        return repeats(hashes, marks, vectors, similarity)
+
+    def _gather(
+        self, keys: Sequence[int], read: Callable[[Generation, NDArray[np.int64]], NDArray[Kind]]
+    ) -> NDArray[Kind]:
+        """What `read` returns for rows of each generation, in the order of the keys."""
+        wanted = np.array(keys, np.int64)
+        rows, places = wanted & ROW_MASK, wanted >> ROW_BITS
+        sizes = np.array([generation.rows for generation in self.generations], np.int64)
+        if len(wanted) and not (places.min() >= 0 and places.max() < len(sizes) and (rows < sizes[places]).all()):
+            raise KeyError(next(key for key in keys if not self._holds(key)))
+        if len(self.generations) == 1:
+            return read(self.generations[0], rows)
+        parts = [(places == place).nonzero()[0] for place in range(len(sizes))]
+        read_in = [read(generation, rows[part]) for generation, part in zip(self.generations, parts, strict=True)]
+        together = np.concatenate(read_in)
+        together[np.concatenate(parts)] = together.copy()
+        return together
 
     def _place(self, key: int) -> tuple[Generation, int]:
-        place, row = key >> ROW_BITS, key & ROW_MASK
-        if not 0 <= place < len(self.generations) or row >= self.generations[place].rows:
+        if not self._holds(key):
             raise KeyError(key)
-        return self.generations[place], row
+        return self.generations[key >> ROW_BITS], key & ROW_MASK
+
+    def _holds(self, key: int) -> bool:
+        place = key >> ROW_BITS
+        return 0 <= place < len(self.generations) and key & ROW_MASK < self.generations[place].rows
