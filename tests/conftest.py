@@ -26,7 +26,7 @@ def catalog_options(request: pytest.FixtureRequest, tmp_path: Path) -> CatalogOp
     if request.param == "sqlite":
         url = f"sqlite:///{tmp_path / 'catalog.db'}"
     else:
-        url = request.getfixturevalue("postgres").database()
+        url = request.getfixturevalue("postgres").emptied()
     return CatalogOptions(url, tmp_path / "generations")
 
 
