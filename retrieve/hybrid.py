@@ -166,13 +166,14 @@ def merged(leg: Leg, found: Sequence[Rows], depth: int) -> Found:
 
 def joined(vectors: NDArray[np.float32], asides: Sequence[Aside]) -> NDArray[np.float32]:
     """The query's vector, moved towards earlier turns by their weights and normalised again."""
+    alone: NDArray[np.float32] = vectors[0]
     if not asides:
-        return vectors[0]
+        return alone
     weights = np.array([1.0, *(aside.weight for aside in asides)], np.float32)
     total: NDArray[np.float32] = np.matmul(weights, vectors)
     length = float(np.linalg.norm(total))
     scaled: NDArray[np.float32] = total / np.float32(length or 1.0)
-    return scaled if length > 0 else vectors[0]
+    return scaled if length > 0 else alone
 
 
 def _given_up(stage: Stage, error: OutOfTime | Overloaded | RuntimeError) -> Outcome:

@@ -70,9 +70,8 @@ class GenerationShelf:
         marks = self._gather(keys, lambda generation, rows: generation.signatures[rows])
 
         def vectors(chosen: NDArray[np.int64]) -> NDArray[np.float32]:
-            return self._gather(
-                [keys[index] for index in chosen.tolist()], lambda generation, rows: generation.vectors[rows]
-            )
+            indices: list[int] = chosen.tolist()
+            return self._gather([keys[index] for index in indices], lambda generation, rows: generation.vectors[rows])
 
         return repeats(hashes, marks, vectors, similarity)
 
