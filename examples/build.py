@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 from xml.sax.saxutils import escape
 
 import docx as word
@@ -60,11 +61,12 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A read source; `header` and `footer` stand on each page of a PDF."""
+    """A read source; `header` and `footer` stand on each page of a PDF, `outlined` gives it bookmarks."""
 
     title: str
     header: str
     footer: str
+    outlined: bool
     parts: tuple[Part, ...]
 
 
@@ -85,7 +87,7 @@ def read(path: Path) -> Source:
     head, _, body = path.read_text(encoding="utf-8").partition("\n\n")
     facts = dict(line.split(": ", 1) for line in head.splitlines())
     parts = tuple(part(block) for block in body.strip().split("\n\n"))
-    return Source(facts["title"], facts.get("header", ""), facts.get("footer", ""), parts)
+    return Source(facts["title"], facts.get("header", ""), facts.get("footer", ""), "outline" in facts, parts)
 
 
 def part(block: str) -> Part:
@@ -106,29 +108,44 @@ def pdf(source: Source) -> bytes:
     width, height = A5
     frame = Frame(14 * mm, 16 * mm, width - 28 * mm, height - 34 * mm, id="text")
 
-    def furniture(canvas: Canvas, document: BaseDocTemplate) -> None:
+    def header(canvas: Canvas, _: BaseDocTemplate) -> None:
         canvas.setFont("Helvetica", 7)
         canvas.drawString(16 * mm, height - 12 * mm, source.header)
+
+    def footer(canvas: Canvas, document: BaseDocTemplate) -> None:
+        canvas.setFont("Helvetica", 7)
         canvas.drawString(16 * mm, 10 * mm, source.footer)
         canvas.drawRightString(width - 16 * mm, 10 * mm, f"{document.page}")
 
-    template.addPageTemplates([PageTemplate(id="page", frames=[frame], onPage=furniture)])
-    template.build([piece for each in source.parts for piece in flowables(each)])
+    template.addPageTemplates([PageTemplate(id="page", frames=[frame], onPage=header, onPageEnd=footer)])
+    template.build([piece for each in source.parts for piece in flowables(each, outlined=source.outlined)])
     return buffer.getvalue()
 
 
-def flowables(each: Part) -> Iterator[Flowable]:
+class Bookmarked(Paragraph):
+    """A heading that is also an entry of the document's outline."""
+
+    def draw(self) -> None:
+        text, level = self.getPlainText(), int(self.style.name[-1]) - 1
+        canvas: Any = self.canv  # reportlab leaves it untyped
+        canvas.bookmarkPage(text)
+        canvas.addOutlineEntry(text, text, level)
+        super().draw()
+
+
+def flowables(each: Part, *, outlined: bool) -> Iterator[Flowable]:
     """The part as reportlab sets it."""
     styles = getSampleStyleSheet()
+    heading = Bookmarked if outlined else Paragraph
     match each.kind:
         case Kind.TITLE:
-            yield Paragraph(escape(each.text), styles["Heading1"])
+            yield heading(escape(each.text), styles["Heading1"])
         case Kind.SECTION:
-            yield Paragraph(escape(each.text), styles["Heading2"])
+            yield heading(escape(each.text), styles["Heading2"])
         case Kind.PAGE:
             yield PageBreak()
         case Kind.LIST:
-            yield from (Paragraph(escape(row[0]), styles["BodyText"], bulletText="•") for row in each.rows)
+            yield from (Paragraph(escape(row[0]), styles["BodyText"], bulletText="-") for row in each.rows)
         case Kind.TABLE:
             cells = [[Paragraph(escape(cell), styles["BodyText"]) for cell in row] for row in each.rows]
             yield Table(cells, style=[("GRID", (0, 0), (-1, -1), 0.3, colors.grey)], repeatRows=1)

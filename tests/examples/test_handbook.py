@@ -59,6 +59,11 @@ def test_pdfs_have_several_pages_with_a_running_header() -> None:
         assert len({page.splitlines()[0] for page in pages}) == 1
 
 
+def test_some_pdfs_have_an_outline_and_some_have_none() -> None:
+    outlined = {bool(PdfReader(HANDBOOK / name).outline) for name in BUILT if name.endswith(".pdf")}
+    assert outlined == {True, False}
+
+
 def test_every_line_of_a_jsonl_document_is_an_object_with_text() -> None:
     for path in HANDBOOK.rglob("*.jsonl"):
         assert all(json.loads(line)["text"] for line in path.read_text(encoding="utf-8").splitlines())
