@@ -29,7 +29,7 @@ class LexicalIndex:
 
     def warm_up(self) -> None:
         """Compiles the kernel, or loads it from numba's cache, so that no request waits for it."""
-        kernel()
+        _kernel()
 
     def find(self, term: str) -> tuple[int, int] | None:
         """Where the term's postings start and end; None where no row has it."""
@@ -60,7 +60,7 @@ class LexicalIndex:
         k = min(k, documents)
         rows, scores = np.empty(k, np.int32), np.empty(k, np.float32)
         sums, touched = self._buffer()
-        found = kernel()(
+        found = _kernel()(
             starts,
             ends,
             weights,
@@ -106,8 +106,8 @@ class Statistics:
         return log(1 + (self.documents - frequency + 0.5) / (frequency + 0.5))
 
 
-def kernel() -> Kernel:
+def _kernel() -> Kernel:
     """The compiled loop. Numba takes a second to import, which a worker that only writes need not pay."""
-    from retrieve.lexical_kernel import compiled  # noqa: PLC0415
+    from retrieve.lexical_kernel import kernel  # noqa: PLC0415
 
-    return compiled()
+    return kernel()

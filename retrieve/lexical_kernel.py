@@ -29,7 +29,7 @@ class Kernel(Protocol):
 
 
 @cache
-def compiled() -> Kernel:
+def kernel() -> Kernel:
     """Compiles for the one signature in use: seconds the first time, some 50 ms from numba's cache afterwards."""
 
     def flat(kind: Any, *, readonly: bool = False) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import inf
 
@@ -53,7 +53,7 @@ class Generations:
         self._searching = searching
         self._now = now
         self._open: dict[Key, Generation | None] = {}
-        self._problems: dict[Key, tuple[GenerationRef, str]] = {}
+        self._problems: dict[Key, tuple[GenerationRef, Exception]] = {}
         self._turns: dict[Key, asyncio.Lock] = {}
 
     async def shelf(self, tenant: str, collections: tuple[str, ...], clock: Clock) -> GenerationShelf:
@@ -72,19 +72,18 @@ class Generations:
         missing = [name for name, generation in zip(names, found, strict=True) if generation is None]
         return GenerationShelf(tuple(generation for generation in found if generation is not None), tuple(missing))
 
+    async def open_all(self, collections: Iterable[tuple[str, str]]) -> None:
+        """Opens collections, (tenant, name) each, before anybody asks; one that cannot be opened is only reported."""
+        for key in collections:
+            await self._try(key)
+
     async def refresh(self) -> None:
         """Opens what was published since, warms it up and lets it take over.
 
         A new generation that cannot be opened is reported, and the one before it serves on.
         """
-        for tenant, collection in list(self._open):
-            try:
-                await self._update((tenant, collection), Lap(Stage.ADMIT, self._now(), inf))
-            except NotFound:
-                self._open.pop((tenant, collection), None)
-                self._problems.pop((tenant, collection), None)
-            except FleetfootError as error:
-                log.warning("collection %s of tenant %s keeps its generation: %s", collection, tenant, error)
+        for key in self._open.keys() | self._problems.keys():
+            await self._try(key)
 
     def states(self) -> tuple[Served, ...]:
         """Every collection met so far."""
@@ -94,30 +93,50 @@ class Generations:
             for key in keys
         )
 
+    async def _try(self, key: Key) -> None:
+        """Updates and never raises for one collection: a deleted one is forgotten, a broken one serves as before."""
+        told = self._problem(key)
+        try:
+            await self._update(key, Lap(Stage.ADMIT, self._now(), inf))
+        except NotFound:
+            self._open.pop(key, None)
+            self._problems.pop(key, None)
+        except (FleetfootError, OSError) as error:
+            if str(error) != told:  # said once, not twice a second
+                log.warning("collection %s of tenant %s keeps its generation: %s", key[1], key[0], error)
+
     def _problem(self, key: Key) -> str:
-        return self._problems[key][1] if key in self._problems else ""
+        return str(self._problems[key][1]) if key in self._problems else ""
 
     async def _update(self, key: Key, lap: Lap) -> None:
         """Brings one collection to its current generation; one caller at a time looks, the others find it done."""
-        async with self._turns.setdefault(key, asyncio.Lock()):
-            ref = await self._opening.run(lap, lambda _: self._look_up(key))
-            serving = self._open.get(key)
-            if key in self._open and ref == (serving.ref if serving else None):
-                self._problems.pop(key, None)
-                return
-            if ref is None:
-                self._open[key] = None
-                return
-            if key in self._problems and self._problems[key][0] == ref:
-                raise Damaged(self._problems[key][1])
-            try:
-                generation = await self._opening.run(lap, lambda _: self._warmed(ref))
-            except (Damaged, WrongFingerprint) as error:
-                self._problems[key] = ref, str(error)
-                raise
-            await self._searching.run(lap, lambda _: generation.dense.warm_up())
+        try:
+            async with self._turns.setdefault(key, asyncio.Lock()):
+                await self._bring(key, lap)
+        finally:
+            if key not in self._open and key not in self._problems:
+                self._turns.pop(key, None)  # a name that does not exist leaves nothing behind
+
+    async def _bring(self, key: Key, lap: Lap) -> None:
+        ref = await self._opening.run(lap, lambda _: self._look_up(key))
+        serving = self._open.get(key)
+        if key in self._open and ref == (serving.ref if serving else None):
             self._problems.pop(key, None)
-            self._open[key] = generation
+            return
+        if ref is None:
+            self._open[key] = None
+            return
+        known, problem = self._problems.get(key, (None, None))
+        if known == ref and isinstance(problem, (Damaged, WrongFingerprint)):
+            raise type(problem)(str(problem))  # files never change, so it is not read again
+        try:
+            generation = await self._opening.run(lap, lambda _: self._warmed(ref))
+        except (Damaged, WrongFingerprint, OSError) as error:
+            self._problems[key] = ref, error
+            raise
+        await self._searching.run(lap, lambda _: generation.dense.warm_up())
+        self._problems.pop(key, None)
+        self._open[key] = generation
 
     def _look_up(self, key: Key) -> GenerationRef | None:
         try:

@@ -1,0 +1,6 @@
+"""x"""
+
+from pathlib import Path
+
+
+def export(source: Path, folder: Path) -> None: ...
