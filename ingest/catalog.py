@@ -144,6 +144,12 @@ class Catalog:
             found = connection.execute(_listed().where(collections.c.tenant == tenant).order_by(collections.c.name))
             return tuple(_collection(row) for row in found)
 
+    def published(self) -> tuple[tuple[str, str], ...]:
+        """Tenant and name of every collection that has a generation."""
+        query = select(collections.c.tenant, collections.c.name).where(collections.c.generation.is_not(None))
+        with self.database.reading() as connection:
+            return tuple((row.tenant, row.name) for row in connection.execute(query))
+
     def collection(self, tenant: str, name: str) -> Collection:
         """Raises NotFound."""
         with self.database.reading() as connection:

@@ -16,6 +16,8 @@ from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
 from redis.exceptions import RedisError
 
+from pipeline.errors import UpstreamFailed
+
 ACCEPTED = "fleetfoot:accepted"
 _JOB = "fleetfoot:job:"
 _PATIENCE = 0.5  # seconds that a word may take; an answer never waits longer for it
@@ -44,6 +46,16 @@ class RedisNudge:
                 await pipe.execute()
         except (RedisError, OSError, TimeoutError) as error:
             _log.warning("The workers could not be nudged (%s); their sweep will find what was accepted.", error)
+
+    async def check(self) -> None:
+        """Raises UpstreamFailed when the broker does not answer: what is accepted then waits for the next sweep."""
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                await self._client.ping()
+        except (RedisError, OSError, TimeoutError) as error:
+            raise UpstreamFailed(
+                f"Redis does not answer ({type(error).__name__}). Check FLEETFOOT_REDIS_URL."
+            ) from error
 
 
 class JobNotices:

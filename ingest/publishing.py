@@ -42,6 +42,10 @@ class PublishStep:
         self._told = told
         self._timer = timer
 
+    def renew_outdated(self) -> None:
+        """Asks for a new generation of every collection that another embedder has made; call it at start."""
+        self._generations.mark_stale(self._encoder.fingerprint)
+
     def publish(self, collection_id: str) -> int | None:
         """Returns the number of the generation that now serves, or None when there was nothing to publish.
 

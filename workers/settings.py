@@ -1,0 +1,56 @@
+"""The one place where the workers read their environment."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from pipeline.errors import Misconfigured
+
+PREFIX = "FLEETFOOT_"
+
+
+def _parsers() -> int:
+    """One core is left to the encoder, which is nearly always the slower part."""
+    return max(1, min(8, (os.cpu_count() or 2) - 1))
+
+
+class WorkerSettings(BaseSettings):
+    """What can be set. An empty variable counts as not set."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, env_ignore_empty=True, extra="ignore", frozen=True)
+
+    redis_url: str = Field(default="redis://127.0.0.1:6379/0", description="Broker, progress and cache.")
+    data_dir: Path = Field(default=Path(".data"), description="Models, generations and the SQLite catalog.")
+    catalog_url: str | None = Field(default=None, description="SQLAlchemy URL; without it SQLite in the data folder.")
+
+    embedder: str = Field(default="default", description="Name of an added model, or its folder.")
+    chunker: str = Field(default="sentences", description="'sentences', or 'whole' for one passage a document.")
+    chunk_tokens: int = Field(default=200, ge=16, description="The longest passage.")
+    device: str = Field(default="cpu", description="Where the embedder runs: cpu or cuda.")
+    encoder_threads: int = Field(default=1, ge=1, description="Batches encoded at once.")
+    exact_up_to: int = Field(default=50_000, ge=0, description="Passages searched exactly; above it HNSW.")
+    bulk: bool = Field(default=False, description="Encode through sentence-transformers (the models extra).")
+
+    parsers: int = Field(default_factory=_parsers, ge=1, description="Processes that parse.")
+    sweep_seconds: float = Field(default=2.0, gt=0, description="Time after which the catalog is looked at unasked.")
+    lease_seconds: float = Field(default=30.0, gt=0, description="Silence after which a task is taken for dead.")
+    grace_seconds: float = Field(default=15.0, ge=0, description="For running tasks, after the end was asked for.")
+    log_level: str = Field(default="INFO", pattern="^(DEBUG|INFO|WARNING|ERROR)$", description="Of the log.")
+
+    stages: str = Field(default="assembly", description="The module that opens the stages; tests name another.")
+
+    @classmethod
+    def read(cls, **given: Any) -> WorkerSettings:
+        """Reads the environment; what is given wins. Raises Misconfigured, naming the variable and its value."""
+        try:
+            settings = cls(**given)
+        except ValidationError as error:
+            first = error.errors()[0]
+            name = PREFIX + str(first["loc"][0]).upper()
+            raise Misconfigured(f"{name}={first['input']} cannot be used: {first['msg']}.") from None
+        return settings
