@@ -79,29 +79,31 @@ class Anytime:
 
     def _window(self, query: list[int], shelf: Shelf, keys: Sequence[int], first: int, progress: Progress) -> int:
         """Scores what fits of a window and returns how many pairs that was; 0 when scoring is over."""
-        if not self._goes_on(0, progress):
-            return 0
         limit, cost = self.scorer.max_tokens, self.scorer.cost
+        if not self._asked_for(progress):
+            return 0
         pairs = [self.scorer.template.join(query, ids, limit) for ids in self.passages.of(shelf, keys, limit)]
         lengths = [len(pair.ids) for pair in pairs]
-        fitting = how_many_fit(lengths, self.options.run_tokens, self.until - self.now(), cost.estimate)
+        fitting = how_many_fit(lengths, self.options.run_tokens, self.until - self.now(), cost.expected)
         if fitting == 0 and first == 0:
             cost.refused()
         for run in runs(lengths[:fitting], self.options.run_tokens):
             tokens = padded(lengths, run)
-            if not self._goes_on(tokens, progress):
+            if not self._asked_for(progress):
                 return 0
             began = self.now()
+            if began + cost.careful(tokens) > self.until:
+                if not progress.scores():
+                    cost.refused()
+                return 0
             scores = self.scorer.score([pairs[place] for place in run], progress.stopper)
             took = self.now() - began
-            if scores is not None or took > cost.estimate(tokens):  # a run that was ended took at least this long
+            if scores is not None or took > cost.expected(tokens):  # a run that was ended took at least this long
                 cost.learn(tokens, took)
             if scores is None:
                 return 0
             progress.add([first + place for place in run], scores)
         return fitting
 
-    def _goes_on(self, tokens: int, progress: Progress) -> bool:
-        if progress.stopper.stopped or not self.wanted():
-            return False
-        return self.now() + self.scorer.cost.estimate(tokens) <= self.until
+    def _asked_for(self, progress: Progress) -> bool:
+        return not progress.stopper.stopped and self.wanted() and self.now() <= self.until

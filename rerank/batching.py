@@ -26,10 +26,10 @@ def padded(lengths: Sequence[int], run: Sequence[int]) -> int:
     return len(run) * max(lengths[place] for place in run)
 
 
-def how_many_fit(lengths: Sequence[int], run_tokens: int, left: float, estimate: Callable[[int], float]) -> int:
+def how_many_fit(lengths: Sequence[int], run_tokens: int, left: float, expected: Callable[[int], float]) -> int:
     """How many of the next pairs, from the first on, can be scored within `left` seconds."""
     for count in range(len(lengths), 0, -1):
         chosen = lengths[:count]
-        if sum(estimate(padded(chosen, run)) for run in runs(chosen, run_tokens)) <= left:
+        if sum(expected(padded(chosen, run)) for run in runs(chosen, run_tokens)) <= left:
             return count
     return 0

@@ -2,17 +2,17 @@
 
 Measured on the small test model, one thread: 20 to 32 microseconds a token between 64 and 512 tokens, so one rate
 describes a model well enough; what differs (attention grows with the square of the length, a run has a fixed cost, a
-neighbour takes the core) shows as deviation, and the estimate leans to the careful side of it.
+neighbour takes the core) shows as deviation.
 """
 
 from __future__ import annotations
 
 import threading
 
-# RFC 6298 estimates a round trip the same way: a smoothed mean, plus so many smoothed deviations.
-_GAIN_OF_RATE = 1 / 8
-_GAIN_OF_DEVIATION = 1 / 4
-_DEVIATIONS = 2.0
+# As RFC 6298 estimates a round trip: a smoothed mean and a smoothed deviation. A run counts by its tokens, so that the
+# mean is right for a sum of runs; after so many tokens, what was known before has half the weight.
+_HALF = 2000
+_LEAST_GAIN = 1 / 8
 _CLIP = 4.0
 _RELAX = 1 / 32
 
@@ -36,12 +36,15 @@ class CostModel:
         """Whether anything has been measured yet."""
         return self._rate is not None
 
-    def estimate(self, tokens: int) -> float:
-        """Seconds that a run of so many padded tokens will take, on the careful side; 0 while nothing is known."""
+    def expected(self, tokens: int) -> float:
+        """Seconds that so many padded tokens take on average; 0 while nothing is known."""
         with self._lock:
-            if self._rate is None:
-                return 0.0
-            return tokens * (self._rate + _DEVIATIONS * self._deviation)
+            return tokens * (self._rate or 0.0)
+
+    def careful(self, tokens: int) -> float:
+        """Seconds that one run of so many padded tokens takes at most on an ordinary day: a deviation more."""
+        with self._lock:
+            return tokens * ((self._rate or 0.0) + self._deviation)
 
     def learn(self, tokens: int, seconds: float) -> None:
         """Takes in a run of `tokens` padded tokens (batch size times longest) that took `seconds`."""
@@ -54,8 +57,9 @@ class CostModel:
                 return
             self._best = min(self._best, seen)
             seen = min(seen, _CLIP * self._rate) if self._rate > 0 else seen
-            self._deviation += _GAIN_OF_DEVIATION * (abs(seen - self._rate) - self._deviation)
-            self._rate += _GAIN_OF_RATE * (seen - self._rate)
+            gain = max(tokens / (tokens + _HALF), _LEAST_GAIN)
+            self._deviation += gain * (abs(seen - self._rate) - self._deviation)
+            self._rate += gain * (seen - self._rate)
 
     def refused(self) -> None:
         """Takes in that a request was turned away because nothing would have fitted."""

@@ -80,4 +80,4 @@ class CrossEncoderReranker:
     def _one_pair(self, candidates: Candidates, key: int) -> float:
         """Seconds that the first pair takes at least; the query, not tokenised yet, is left out."""
         (tokens,) = candidates.shelf.tokens([key])
-        return self._scorer.cost.estimate(min(tokens + self._scorer.template.special, self._scorer.max_tokens))
+        return self._scorer.cost.careful(min(tokens + self._scorer.template.special, self._scorer.max_tokens))

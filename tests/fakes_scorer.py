@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 
 from rerank.cost import CostModel
 from rerank.pairs import Pair, PairTemplate
@@ -26,7 +27,8 @@ class FakeScorer:
     """Scores passage `p17` with `scores[17]` and lets `per_token` seconds pass for each padded token.
 
     `slower(run)` multiplies the time of the run with that number, for runs that take longer than expected.
-    `stop_after` runs it behaves as terminated; `fail_after` runs it fails.
+    `stop_after` runs it behaves as terminated; `fail_after` runs it fails. `ended_at` stands for the alarm that
+    terminates a run on the real clock: no run goes on beyond that time.
     """
 
     def __init__(
@@ -36,6 +38,7 @@ class FakeScorer:
         *,
         per_token: float = 0.0,
         slower: Callable[[int], float] = lambda _: 1.0,
+        ended_at: float = inf,
         stop_after: int | None = None,
         fail_after: int | None = None,
         tokenizer: str = TOKENIZER,
@@ -43,7 +46,7 @@ class FakeScorer:
         warm: bool = True,
     ) -> None:
         self.scores, self.clock, self.per_token, self.slower = scores, clock, per_token, slower
-        self.stop_after, self.fail_after = stop_after, fail_after
+        self.ended_at, self.stop_after, self.fail_after = ended_at, stop_after, fail_after
         self.tokenizer, self.max_tokens, self.template = tokenizer, max_tokens, TEMPLATE
         self.cost = CostModel()
         self.encoded: list[str] = []
@@ -64,6 +67,9 @@ class FakeScorer:
         if self.clock is not None:
             tokens = len(pairs) * max(len(pair.ids) for pair in pairs)
             self.clock.time += tokens * self.per_token * self.slower(len(self.runs))
+            if self.clock.time > self.ended_at:
+                self.clock.time = self.ended_at
+                return None
         return [self.scores[self.number(pair)] for pair in pairs]
 
     @staticmethod

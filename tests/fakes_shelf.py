@@ -86,6 +86,8 @@ class FakeShelf:
         return tuple(firsts)
 
     def _same(self, one: int, other: int, similarity: float) -> bool:
+        if similarity > 1:
+            return False
         if self._at(one).content_hash == self._at(other).content_hash:
             return True
         if self._vectors is None or similarity >= 1:

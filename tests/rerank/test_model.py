@@ -25,7 +25,7 @@ def model() -> CrossEncoder:
 @needs_model
 def test_the_cost_is_known_when_it_is_open(model: CrossEncoder) -> None:
     assert model.cost.known
-    assert model.cost.estimate(100) > 0
+    assert model.cost.expected(100) > 0
 
 
 @needs_model
