@@ -1,0 +1,378 @@
+"""Opens the stages from options and closes them in reverse: once for all doors, so evaluators measure what serves.
+
+`open_request_stages` is what a request passes through; `open_reading` and `open_encoding` are the two halves of ingest,
+each in a process of its own. Openers import what they open, so that a process loads only the native code it uses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from math import inf
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ingest.catalog import Catalog, CatalogOptions
+from pipeline.answering import Answering
+from pipeline.clock import Lap, Stage
+from pipeline.errors import FleetfootError, Misconfigured
+from pipeline.lane import Lane, LaneOptions
+from pipeline.ports import Chunker, GenerationRef, GenerationWriter, Parser, PassageEncoder, Reranker
+from pipeline.ports import Generator as AnswerGenerator
+from pipeline.profile import Profile
+
+if TYPE_CHECKING:
+    from ingest.nudging import JobNotices, RedisNudge
+    from retrieve.generation import Generation
+    from retrieve.model_folder import ModelFolder
+    from retrieve.query_encoder import QueryEncoder
+    from retrieve.serving import Generations
+
+log = logging.getLogger("fleetfoot.assembly")
+
+REFRESH_SECONDS = 0.5  # a published generation serves within a second; each look is one row of the catalog
+
+
+@dataclass(frozen=True, slots=True)
+class StorageOptions:
+    """Where things are kept: `data` holds models, generations and, without `catalog_url`, the SQLite catalog."""
+
+    data: Path
+    catalog_url: str | None = None
+
+    @property
+    def models(self) -> Path:
+        """Model folders, by name."""
+        return self.data / "models"
+
+    def catalog(self) -> CatalogOptions:
+        """Options of the catalog; the data folder is made where it is missing."""
+        self.data.mkdir(parents=True, exist_ok=True)
+        data = self.data.resolve()
+        return CatalogOptions(self.catalog_url or f"sqlite:///{data / 'catalog.sqlite'}", data / "generations")
+
+    def model(self, name: str) -> Path:
+        """The folder of a model that was added under `name`, or the folder that `name` itself is."""
+        added = self.models / name
+        return added if added.is_dir() or not Path(name).is_dir() else Path(name)
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamOptions:
+    """The model server that generates; see `generate.vllm.VllmOptions`."""
+
+    url: str
+    model: str
+    api_key: str | None = field(default=None, repr=False)
+    connections: int = 128
+
+
+@dataclass(frozen=True, slots=True)
+class RequestOptions:
+    """What a request passes through.
+
+    `threads` bounds native calls that run at once (None: the cores that this process may use), `line` the callers in
+    line at each lane. Without `reranker` that stage is off, without `upstream` answers are extracts.
+    """
+
+    storage: StorageOptions
+    redis_url: str
+    embedder: str = "default"
+    reranker: str | None = None
+    upstream: UpstreamOptions | None = None
+    device: str = "cpu"
+    threads: int | None = None
+    line: int = 64
+    cached_queries: int = 10_000
+    profiles: Mapping[str, Profile] = field(default_factory=lambda: {"default": Profile()})
+
+
+@dataclass(frozen=True, slots=True)
+class IngestOptions:
+    """How documents are read, cut and encoded. `chunker` is `sentences`, or `whole` for one passage a document."""
+
+    storage: StorageOptions
+    embedder: str = "default"
+    chunker: str = "sentences"
+    chunk_tokens: int = 200
+    device: str = "cpu"
+    threads: int = 1
+    exact_up_to: int = 50_000
+    bulk: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """Everything a door to requests needs. `checks` return a short text, or raise the reason for not being ready."""
+
+    answering: Answering
+    generator: AnswerGenerator
+    generator_name: str
+    catalog: Catalog
+    catalog_lane: Lane
+    nudge: RedisNudge
+    notices: JobNotices
+    profiles: Mapping[str, Profile]
+    checks: Mapping[str, Callable[[], Awaitable[str]]]
+    facts: Mapping[str, str]
+    figures: Mapping[str, Callable[[], float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The half of ingest that reads and cuts."""
+
+    parser: Parser
+    chunker: Chunker
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """The half of ingest that owns the model."""
+
+    encoder: PassageEncoder
+    writer: GenerationWriter
+
+
+@asynccontextmanager
+async def open_request_stages(options: RequestOptions) -> AsyncGenerator[Stages]:
+    """Opens, warms up, and keeps generations fresh until the block ends.
+
+    Raises Misconfigured for a model or a device that is not there.
+    """
+    from context.duplicates import DuplicateGrouper
+    from context.packing import BudgetPacker
+    from context.prompting import CitingPrompter
+    from context.sizes import TokenSizer
+    from ingest.nudging import JobNotices, RedisNudge
+    from retrieve.encoder import EncoderOptions, OnnxEncoder
+    from retrieve.hybrid import HybridRetriever
+    from retrieve.lexical_kernel import kernel
+    from retrieve.query_encoder import QueryEncoder, QueryEncoderOptions
+    from retrieve.sessions import Device
+
+    cores = options.threads or usable_cores()
+    permits = threading.Semaphore(cores)
+    async with AsyncExitStack() as opened:
+
+        def lane(name: str, threads: int, *, native: bool) -> Lane:
+            of = LaneOptions(name, threads, options.line)
+            return opened.enter_context(Lane(of, permits=permits if native else None))
+
+        catalog = opened.enter_context(Catalog.open(options.storage.catalog()))
+        model = embedder(options.storage, options.embedder)
+        encoder = OnnxEncoder.open(model, EncoderOptions(Device(options.device)))
+        queries = opened.enter_context(
+            QueryEncoder(encoder, QueryEncoderOptions(options.cached_queries, options.line), permits=permits)
+        )
+        kernel()
+        catalog_lane = lane("catalog", 2, native=False)
+        dense = lane("dense", cores, native=True)
+        generations = _generations(options, catalog, encoder.fingerprint, lane("open", 1, native=False), dense)
+        await generations.open_all(catalog.published())
+        context = lane("context", 1, native=True)
+        reranker, reranker_name = _reranker(options, lambda: lane("rerank", 1, native=True))
+        generator, generator_name, upstream = await _generator(options, opened)
+        retriever = HybridRetriever(generations, queries, lexical=lane("lexical", cores, native=True), dense=dense)
+        refreshing = asyncio.create_task(_keep_fresh(generations, catalog, catalog_lane))
+        opened.push_async_callback(_ended, refreshing)
+        nudge = await opened.enter_async_context(RedisNudge.open(options.redis_url))
+        notices = await opened.enter_async_context(JobNotices.open(options.redis_url))
+        yield Stages(
+            Answering(
+                retriever,
+                reranker,
+                DuplicateGrouper(context),
+                TokenSizer(),
+                BudgetPacker(),
+                CitingPrompter(),
+            ),
+            generator,
+            generator_name,
+            catalog,
+            catalog_lane,
+            nudge,
+            notices,
+            options.profiles,
+            _checks(encoder.fingerprint, reranker_name, generations, nudge, upstream),
+            {"embedder": encoder.fingerprint, "reranker": reranker_name, "generator": generator_name},
+            _figures(queries),
+        )
+
+
+@contextmanager
+def open_reading(options: IngestOptions) -> Generator[Reading]:
+    """The parser in a child process with limits, and the chunker. Raises Misconfigured for an unknown chunker."""
+    from ingest.chunking import ChunkOptions, SentenceChunker
+    from ingest.isolation import IsolatedParser
+    from ingest.whole import WholeChunker, WholeOptions
+
+    tokenizer = options.storage.model(options.embedder) / "tokenizer.json"
+    if not tokenizer.is_file():
+        raise _not_added(options.embedder)
+    chunker: Chunker
+    match options.chunker:
+        case "sentences":
+            chunker = SentenceChunker.open(tokenizer, ChunkOptions(tokens=options.chunk_tokens))
+        case "whole":
+            chunker = WholeChunker.open(tokenizer, WholeOptions(tokens=options.chunk_tokens))
+        case unknown:
+            raise Misconfigured(f"FLEETFOOT_CHUNKER={unknown} is unknown; use 'sentences' or 'whole'.")
+    with IsolatedParser() as parser:
+        yield Reading(parser, chunker)
+
+
+@contextmanager
+def open_encoding(options: IngestOptions) -> Generator[Encoding]:
+    """The encoder and the writer of generations. Raises Misconfigured for a model or device that is not there."""
+    from retrieve.dense import DenseOptions
+    from retrieve.encoder import EncoderOptions, OnnxEncoder, OnnxPassageEncoder
+    from retrieve.generation import FolderWriter, GenerationOptions
+    from retrieve.sessions import Device
+
+    model = embedder(options.storage, options.embedder)
+    encoder: PassageEncoder
+    if options.bulk:
+        from retrieve.bulk import SentenceTransformerEncoder
+
+        encoder = SentenceTransformerEncoder.open(model)
+    else:
+        encoder = OnnxPassageEncoder(
+            OnnxEncoder.open(model, EncoderOptions(Device(options.device))), threads=options.threads
+        )
+    dense = DenseOptions(exact_up_to=options.exact_up_to, build_threads=options.threads)
+    yield Encoding(encoder, FolderWriter.open(model, GenerationOptions(dense=dense)))
+
+
+def embedder(storage: StorageOptions, name: str) -> ModelFolder:
+    """The embedder's folder. Raises Misconfigured, saying how to add it."""
+    from retrieve.model_folder import ModelFolder
+
+    folder = storage.model(name)
+    if not folder.is_dir():
+        raise _not_added(name)
+    return ModelFolder.open(folder)
+
+
+def usable_cores() -> int:
+    """Cores that this process may use, by affinity and by the cgroup's quota, at least one."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+    except (OSError, ValueError):
+        return cores
+    return cores if quota == "max" else max(1, min(cores, int(quota) // int(period)))
+
+
+def _not_added(name: str) -> Misconfigured:
+    return Misconfigured(f"There is no model '{name}'. Add it once with `fleetfoot models add {name}`.")
+
+
+def _generations(
+    options: RequestOptions, catalog: Catalog, fingerprint: str, opening: Lane, searching: Lane
+) -> Generations:
+    from retrieve.generation import Generation as Opened
+    from retrieve.manifest import Verifier
+    from retrieve.serving import Generations
+
+    verifier = Verifier(options.storage.data / "stamps")
+
+    def open_generation(ref: GenerationRef) -> Generation:
+        return Opened.open(ref, embedder=fingerprint, verifier=verifier)
+
+    return Generations(catalog, open_generation, opening=opening, searching=searching)
+
+
+def _reranker(options: RequestOptions, lane: Callable[[], Lane]) -> tuple[Reranker, str]:
+    if options.reranker is None:
+        from rerank.none import NoReranker
+
+        return NoReranker(), "none"
+    from rerank.anytime import AnytimeOptions
+    from rerank.cross_encoder import CrossEncoderReranker
+    from rerank.model import CrossEncoder, CrossEncoderOptions
+
+    folder = options.storage.model(options.reranker)
+    if not folder.is_dir():
+        raise _not_added(options.reranker)
+    model = CrossEncoder.open(CrossEncoderOptions(folder, device=options.device))
+    return CrossEncoderReranker(model, lane(), AnytimeOptions()), folder.name
+
+
+async def _generator(
+    options: RequestOptions, opened: AsyncExitStack
+) -> tuple[AnswerGenerator, str, Callable[[], Awaitable[str | None]] | None]:
+    if options.upstream is None:
+        from generate.extractive import ExtractiveGenerator
+
+        return ExtractiveGenerator(), "extractive", None
+    from generate.vllm import VllmGenerator, VllmOptions
+
+    upstream = options.upstream
+    client = await opened.enter_async_context(
+        VllmGenerator.open(
+            VllmOptions(upstream.url, upstream.model, upstream.api_key, connections=upstream.connections)
+        )
+    )
+    return client, upstream.model, client.check
+
+
+async def _keep_fresh(generations: Generations, catalog: Catalog, lane: Lane) -> None:
+    """The catalog is looked at, rather than listened for: it is the truth, and Redis may be away."""
+    while True:
+        await asyncio.sleep(REFRESH_SECONDS)
+        try:
+            published = await lane.run(Lap(Stage.ADMIT, 0.0, inf), lambda _: catalog.published())
+            open_already = {(state.tenant, state.collection) for state in generations.states()}
+            await generations.refresh()
+            await generations.open_all(key for key in published if key not in open_already)
+        except Exception:
+            log.exception("generations could not be refreshed; those that are open serve on")
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+def _checks(
+    fingerprint: str,
+    reranker: str,
+    generations: Generations,
+    nudge: RedisNudge,
+    upstream: Callable[[], Awaitable[str | None]] | None,
+) -> dict[str, Callable[[], Awaitable[str]]]:
+    async def models() -> str:
+        return f"embedder {fingerprint}, reranker {reranker}"
+
+    async def index() -> str:
+        problems = [f"{state.collection}: {state.problem}" for state in generations.states() if state.problem]
+        if problems:
+            raise FleetfootError("; ".join(problems))
+        return f"{sum(state.generation is not None for state in generations.states())} collections open"
+
+    async def broker() -> str:
+        await nudge.check()
+        return "answers"
+
+    async def model_server() -> str:
+        reason = await upstream() if upstream else None
+        if reason:
+            raise FleetfootError(reason)
+        return "answers" if upstream else "extractive, no model server is configured"
+
+    return {"models": models, "index": index, "broker": broker, "upstream": model_server}
+
+
+def _figures(queries: QueryEncoder) -> dict[str, Callable[[], float]]:
+    return {
+        "query_vectors_cached": lambda: float(queries.counts.hits),
+        "query_vectors_joined": lambda: float(queries.counts.joined),
+        "query_vectors_computed": lambda: float(queries.counts.computed),
+        "encode_line": lambda: float(queries.waiting),
+    }

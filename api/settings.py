@@ -33,8 +33,8 @@ class Settings(BaseSettings):
     grace_seconds: float = Field(default=30, ge=0, description="For running streams, after the end was asked for.")
     keep_alive_seconds: float = Field(default=75, gt=0, description="How long an idle connection is kept.")
 
-    data_dir: Path = Field(default=Path("data"), description="Models, generations and the SQLite catalog.")
-    redis_url: str | None = Field(default=None, description="Broker, progress, cache; without it an embedded server.")
+    data_dir: Path = Field(default=Path(".data"), description="Models, generations and the SQLite catalog.")
+    redis_url: str = Field(default="redis://127.0.0.1:6379/0", description="Broker, progress and cache.")
     catalog_url: str | None = Field(default=None, description="SQLAlchemy URL; without it SQLite in the data folder.")
 
     embedder: str = Field(default="default", description="Name of an added model, or its folder.")
@@ -44,9 +44,10 @@ class Settings(BaseSettings):
     upstream_api_key: SecretStr | None = Field(default=None, description="Sent to the upstream as a bearer token.")
     upstream_connections: int = Field(default=128, ge=1, description="Answers streamed from it at once.")
 
+    device: str = Field(default="cpu", description="Where encoder and reranker run: cpu or cuda.")
+    cached_queries: int = Field(default=10_000, ge=0, description="Query vectors kept (1.5 kB each); 0 for none.")
     threads: int | None = Field(default=None, ge=1, description="Native calls at once; else as many as cores.")
     line: int = Field(default=64, ge=1, description="Requests that may wait for a stage's threads.")
-    exact_up_to: int = Field(default=20_000, ge=0, description="Passages searched exactly; above it HNSW.")
 
     deadline_ms: float = Field(default=1000, gt=0, description="Of a retrieval that names none.")
     first_token_deadline_ms: float = Field(default=30_000, gt=0, description="Of a chat that names none.")

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from subprocess import Popen
 
-from fleetfoot.demo import until_ready
 from fleetfoot.models import add_default
-from fleetfoot.processes import child
 from workers.broker import EmbeddedRedis
+
+from fleetfoot.demo import until_ready
+from fleetfoot.processes import child
 
 
 @dataclass

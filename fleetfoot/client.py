@@ -69,7 +69,7 @@ class Client:
 
     async def upload(self, collection: str, files: Sequence[tuple[str, Path]]) -> Json:
         """Sends files under their names; returns the job."""
-        form = aiohttp.FormData()
+        form = aiohttp.FormData(quote_fields=False)
         for name, path in files:
             form.add_field("files", path.read_bytes(), filename=name, content_type="application/octet-stream")
         return await self._json("POST", f"/v1/collections/{collection}/documents", data=form)

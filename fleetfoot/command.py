@@ -1,4 +1,4 @@
-"""The command. Each subcommand imports what it needs when it runs, so that `--help` is quick and a worker stays light."""
+"""The command. Each subcommand imports what it needs when it runs: `--help` stays quick, a worker stays light."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ Url = Annotated[str, typer.Option("--url", envvar="FLEETFOOT_URL", help="Where t
 Key = Annotated[str | None, typer.Option("--key", envvar="FLEETFOOT_KEY", help="An API key, where keys are in use.")]
 Collection = Annotated[str, typer.Option("--collection", "-c", help="The collection to use.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
+Data = Annotated[Path, typer.Option("--data", envvar="FLEETFOOT_DATA_DIR", help="The data folder.")]
 HERE = "http://127.0.0.1:8080"
 
 
@@ -73,7 +74,7 @@ def demo(
 @told
 def serve() -> None:
     """Run the HTTP API in this process. Settings come from FLEETFOOT_ variables (README.md)."""
-    from api.serving import serve as run
+    from api.running import run
 
     run()
 
@@ -170,6 +171,53 @@ def ask(
             show_answered(asked, console)
 
     _run(go())
+
+
+@models.command("add")
+@told
+def add_model(
+    name: Annotated[str, typer.Argument(help="'default', a folder laid out like a hub repository, or a hub's name.")],
+    data: Data = Path(".data"),
+) -> None:
+    """Fetch or copy a model and check that it works. Doing it again is harmless."""
+    from retrieve.model_library import ModelLibrary
+
+    added = ModelLibrary(data / "models").add(name)
+    Console().print(f"{added.name} is ready: {added.fingerprint} in {added.folder}", soft_wrap=True, highlight=False)
+
+
+@models.command("list")
+@told
+def list_models(data: Data = Path(".data"), as_json: AsJson = False) -> None:
+    """Show the models that were added."""
+    from retrieve.model_library import ModelLibrary
+
+    found = ModelLibrary(data / "models").models()
+    if as_json:
+        _print_json([{"name": each.name, "kind": each.kind, "fingerprint": each.fingerprint} for each in found])
+        return
+    for each in found:
+        Console().print(f"{each.name}  {each.kind}  {each.fingerprint}", highlight=False)
+    if not found:
+        Console().print(f"No model was added below {data}. Add one with `fleetfoot models add default`.")
+
+
+@keys.command("new")
+@told
+def new_key(
+    tenant: Annotated[str, typer.Option(help="Whose documents it opens.")] = "default",
+    scopes: Annotated[str, typer.Option(help="Of read, ingest and admin, with commas.")] = "read",
+) -> None:
+    """Make a key, shown once, and the table that lets it in."""
+    from api.callers import new_key as make
+
+    made = make()
+    granted = ", ".join(f'"{scope.strip()}"' for scope in scopes.split(","))
+    notes = Console(stderr=True, highlight=False, soft_wrap=True, markup=False)
+    notes.print("The key, shown once; clients send it as `Authorization: Bearer KEY`:")
+    typer.echo(made.key)
+    notes.print("\nAppend this to the file that FLEETFOOT_KEYS_FILE names:\n")
+    notes.print(f'[[keys]]\nhash = "{made.hash}"\ntenant = "{tenant}"\nscopes = [{granted}]')
 
 
 def _run(work: Coroutine[Any, Any, None]) -> None:

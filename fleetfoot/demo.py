@@ -20,6 +20,8 @@ from fleetfoot.client import connect
 from fleetfoot.ingesting import ingest, show
 from fleetfoot.processes import child, still_runs
 from pipeline.errors import FleetfootError, Misconfigured
+from retrieve.model_library import ModelLibrary
+from workers.broker import EmbeddedRedis
 
 COLLECTION = "handbook"
 READY_WITHIN = 120.0  # seconds until the API must be ready; the first start compiles and warms up
@@ -27,8 +29,8 @@ LOOPBACK = "127.0.0.1"
 
 NEXT = """
   export FLEETFOOT_URL={url}
-  .venv/bin/python -m fleetfoot ask -c {collection} "How do I get a refund?"
-  .venv/bin/python -m fleetfoot ingest -c mine PATH
+  {command} ask -c {collection} "How do I get a refund?"
+  {command} ingest -c mine PATH
 
   curl -s {url}/v1/retrieve -H 'content-type: application/json' \\
        -d '{{"collection": "{collection}", "query": "refund", "top_k": 3, "deadline_ms": 200}}'
@@ -54,14 +56,12 @@ def run(*, once: bool, llm: bool, port: int, data: Path | None, console: Console
     with ExitStack() as stack:
         environment = {"FLEETFOOT_DATA_DIR": str(data), "FLEETFOOT_HOST": LOOPBACK, "FLEETFOOT_PORT": str(port)}
         with step("the encoder all-MiniLM-L6-v2 (int8, 21 MB)", console):
-            add_default_model(data)
+            ModelLibrary(data / "models").add("default")
         if "FLEETFOOT_REDIS_URL" not in os.environ:
-            from workers.broker import EmbeddedRedis
-
             with step("a Valkey server for the queue", console):
                 environment["FLEETFOOT_REDIS_URL"] = stack.enter_context(EmbeddedRedis.open()).url
         if llm:
-            from generate.local import LocalModel
+            from generate.local import LocalModel  # noqa: PLC0415  of the llm extra alone
 
             with step("a small language model", console):
                 model = stack.enter_context(LocalModel.open())
@@ -97,7 +97,7 @@ async def show_off(url: str, console: Console) -> None:
 def stay_up(url: str, data: Path, api: subprocess.Popen[bytes], console: Console) -> None:
     """Prints what to try next and waits for Ctrl-C, or for the API to end by itself."""
     console.print(f"\n[bold]fleetfoot is up on {url}[/bold] (data in {data}). Try, in another terminal:")
-    console.print(NEXT.format(url=url, collection=COLLECTION), markup=False, soft_wrap=True)
+    console.print(NEXT.format(url=url, collection=COLLECTION, command=own_command()), markup=False, soft_wrap=True)
     try:
         api.wait()
         still_runs("API", api, data / "logs" / "api.log")
@@ -137,6 +137,11 @@ def default_data() -> Path:
         return root / ".data"
     home = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
     return Path(home) / "fleetfoot"
+
+
+def own_command() -> str:
+    """How a reader of the hints calls this program."""
+    return ".venv/bin/python -m fleetfoot" if (rooms() / "Makefile").exists() else "fleetfoot"
 
 
 def free_port(wanted: int, console: Console) -> int:

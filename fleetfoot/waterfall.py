@@ -9,25 +9,25 @@ from rich.text import Text
 
 from fleetfoot.client import StageTiming
 
-WIDTH = 44  # characters of the bar
+WIDTH = 36  # characters of the bar
 
 
 def waterfall(timings: Sequence[StageTiming]) -> Table:
     """A table with a row a stage, in the order in which they began. Times are milliseconds."""
     table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("stage")
+    table.add_column("ms", no_wrap=True)
     table.add_column("waited", justify="right")
     table.add_column("worked", justify="right")
     table.add_column("granted", justify="right")
-    table.add_column("░ waited  █ worked")
+    table.add_column("░ waited  █ worked", no_wrap=True)
     rows = sorted(timings, key=lambda timing: timing.started_ms)
     whole = max((row.started_ms + row.waited_ms + row.worked_ms for row in rows), default=0.0) or 1.0
     for row in rows:
-        begin = round(row.started_ms / whole * WIDTH)
+        begin = min(round(row.started_ms / whole * WIDTH), WIDTH - 1)
         waited = round(row.waited_ms / whole * WIDTH)
         worked = max(round(row.worked_ms / whole * WIDTH), 0 if waited else 1)
-        bar = Text(" " * min(begin, WIDTH - 1) + "░" * waited)
-        bar.append("█" * worked, style="red" if row.cut else "green")
+        bar = Text(" " * begin + "░" * min(waited, WIDTH - begin))
+        bar.append("█" * min(worked, WIDTH - begin - waited), style="red" if row.cut else "green")
         granted = "" if row.granted_ms is None else f"{row.granted_ms:.0f}"
         table.add_row(row.stage, f"{row.waited_ms:.1f}", f"{row.worked_ms:.1f}", granted, bar)
     return table

@@ -1,0 +1,67 @@
+"""What `fleetfoot serve` runs: settings read, stages opened, the app served until it is asked to end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from importlib.metadata import PackageNotFoundError, version
+
+import uvloop
+
+from api.assembly import create_app
+from api.metrics import Metrics
+from api.serving import log_to_stderr, serve
+from api.settings import Settings
+from assembly import RequestOptions, StorageOptions, UpstreamOptions, open_request_stages
+from pipeline.errors import Misconfigured
+
+log = logging.getLogger("fleetfoot.api")
+
+
+def run(settings: Settings | None = None) -> None:
+    """Serves in this process until SIGINT or SIGTERM. Raises Misconfigured before the first request, never later."""
+    uvloop.run(_run(settings or Settings.read()))
+
+
+def request_options(settings: Settings) -> RequestOptions:
+    """What the settings say of a request's stages. Raises Misconfigured for settings that need each other."""
+    if (settings.upstream_url is None) != (settings.upstream_model is None):
+        raise Misconfigured(
+            "FLEETFOOT_UPSTREAM_URL and FLEETFOOT_UPSTREAM_MODEL go together: the address of the model server, and the "
+            "model as it lists it. Set both, or neither for answers that quote."
+        )
+    upstream = None
+    if settings.upstream_url is not None and settings.upstream_model is not None:
+        key = settings.upstream_api_key.get_secret_value() if settings.upstream_api_key else None
+        upstream = UpstreamOptions(settings.upstream_url, settings.upstream_model, key, settings.upstream_connections)
+    return RequestOptions(
+        storage=StorageOptions(settings.data_dir, settings.catalog_url),
+        redis_url=settings.redis_url,
+        embedder=settings.embedder,
+        reranker=settings.reranker,
+        upstream=upstream,
+        device=settings.device,
+        threads=settings.threads,
+        line=settings.line,
+        cached_queries=settings.cached_queries,
+        profiles={"default": settings.profile()},
+    )
+
+
+def own_version() -> str:
+    """The installed distribution's version; `0+checkout` where none is installed."""
+    try:
+        return version("fleetfoot")
+    except PackageNotFoundError:
+        return "0+checkout"
+
+
+async def _run(settings: Settings) -> None:
+    log_to_stderr(logging.getLevelNamesMapping()[settings.log_level])
+    async with open_request_stages(request_options(settings)) as stages:
+        metrics = Metrics()
+        for name, read in stages.figures.items():
+            metrics.watch(name, "Kept by the stages.", read)
+        app = create_app(stages, settings.door(own_version()), metrics)
+        await serve(app, settings.serving(), on_start=lambda url: log.info('{"listening": "%s"}', url))
+        await asyncio.sleep(0)
