@@ -70,7 +70,7 @@ class CrossEncoder:
         if not tokenizer_file.is_file():
             raise Misconfigured(f"The reranker folder '{options.folder}' has no tokenizer.json. Fetch the model anew.")
         session = _session(weights, options)
-        tokenizer = Tokenizer.from_file(str(tokenizer_file))
+        tokenizer = _tokenizer(tokenizer_file)
         pad_id = _pad_id(tokenizer)
         tokenizer.no_truncation()
         tokenizer.no_padding()
@@ -183,6 +183,13 @@ def _session(weights: Path, options: CrossEncoderOptions) -> Any:
             f"The reranker was to run on '{options.device}', but ONNX Runtime runs it on {running[0]}. {remedy}"
         )
     return session
+
+
+def _tokenizer(file: Path) -> Tokenizer:
+    try:
+        return Tokenizer.from_file(str(file))
+    except Exception as error:  # tokenizers raises nothing more special
+        raise Misconfigured(f"The reranker's '{file}' cannot be read: {error}. Fetch the model anew.") from error
 
 
 def _pad_id(tokenizer: Tokenizer) -> int:

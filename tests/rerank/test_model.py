@@ -120,6 +120,14 @@ def test_a_folder_without_weights_says_what_it_has(tmp_path: Path) -> None:
 
 
 @needs_model
+def test_a_broken_tokenizer_is_named(tmp_path: Path) -> None:
+    (tmp_path / "model.onnx").symlink_to((MODEL / "model.onnx").resolve())
+    (tmp_path / "tokenizer.json").write_text("{}")
+    with pytest.raises(Misconfigured, match=r"tokenizer\.json' cannot be read"):
+        CrossEncoder.open(CrossEncoderOptions(tmp_path))
+
+
+@needs_model
 def test_weights_are_found_in_the_onnx_folder_of_a_hub_repository(tmp_path: Path) -> None:
     (tmp_path / "onnx").mkdir()
     (tmp_path / "onnx" / "model_O3.onnx").symlink_to((MODEL / "model.onnx").resolve())
