@@ -39,7 +39,8 @@ class ExtensionOut(BaseModel):
     generation: str
     profile: str
     passages: list[PassageOut] = Field(description="What the answer may rest on.")
-    citations: list[CitationOut] = Field(description="What it does rest on, by its own marks.")
+    citations: list[CitationOut] = Field(description="What it does rest on, by its own marks, in their order.")
+    unknown_citations: list[int] = Field(default=[], description="Numbers it cites that no passage has.")
     timings: TimingsOut
     degraded: list[DegradedOut]
 

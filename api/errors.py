@@ -128,7 +128,8 @@ def unusable(details: Sequence[ErrorDetails | dict[str, Any]]) -> Problem:
     message = str(first["msg"]).removeprefix("Value error, ")
     if first["type"] == "json_invalid":
         reason = first.get("ctx", {}).get("error", message)
-        return Problem(400, f"The body is not JSON: {reason} at character {place[-1]}.", "invalid_request", "body")
+        where = f" at character {place[-1]}" if place else ""
+        return Problem(400, f"The body is not JSON: {reason}{where}.", "invalid_request", "body")
     if not place and first["type"] in {"model_attributes_type", "model_type"}:
         sentence = "The body must be a JSON object, sent with 'Content-Type: application/json'."
         return Problem(400, sentence, "invalid_request", "body")

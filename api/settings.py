@@ -16,6 +16,7 @@ from api.assembly import DoorOptions
 from api.events import StreamOptions
 from api.limits import MIB, Limits
 from api.serving import ServingOptions, refuse_strangers
+from pipeline.clock import Stage
 from pipeline.errors import Misconfigured
 from pipeline.profile import Profile
 
@@ -49,6 +50,10 @@ class Settings(BaseSettings):
     threads: int | None = Field(default=None, ge=1, description="Native calls at once; else as many as cores.")
     line: int = Field(default=64, ge=1, description="Requests that may wait for a stage's threads.")
 
+    shares_ms: dict[Stage, float] = Field(
+        default={Stage.ENCODE: 500, Stage.LEXICAL: 500, Stage.DENSE: 500, Stage.RERANK: 150},
+        description='The most that a stage may take, as {"rerank": 150}; one that is missing may use what is left.',
+    )
     deadline_ms: float = Field(default=1000, gt=0, description="Of a retrieval that names none.")
     first_token_deadline_ms: float = Field(default=30_000, gt=0, description="Of a chat that names none.")
     max_deadline_ms: float = Field(default=60_000, gt=0, description="The longest that may be asked for.")
@@ -103,8 +108,9 @@ class Settings(BaseSettings):
         return ServingOptions(self.host, self.port, self.grace_seconds, self.keep_alive_seconds)
 
     def profile(self) -> Profile:
-        """The default profile, but for the shares of its stages, which are the assembly's to give."""
-        return Profile(deadline=self.deadline_ms / 1000)
+        """The default profile."""
+        shares = {stage: most / 1000 for stage, most in self.shares_ms.items()}
+        return Profile(deadline=self.deadline_ms / 1000, shares=shares)
 
 
 def table() -> list[tuple[str, str, str]]:

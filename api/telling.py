@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 
@@ -20,6 +19,7 @@ from api.service import Stages, ask_catalog
 from api.timings import degraded_out, timings_out
 from api.visits import Visit
 from api.wire import passages_out, query_out
+from context.citations import citations
 from pipeline.answering import Answer, Found
 from pipeline.clock import Budget
 from pipeline.errors import FleetfootError, NotFound
@@ -145,18 +145,16 @@ class Telling:
             degraded.append(cut)
             self.visit.degraded.append(cut)
         passages = passages_out(found)
-        numbers = {int(n) for n in re.findall(r"\[(\d+)\]", self.completion.text)}
+        by_number = {passage.number: passage for passage in passages}
+        read = citations(self.completion.text, found.context)
         return ExtensionOut(
             request_id=self.visit.id,
             query=query_out(self.asked.query.text, self.asked.query.asides),
             generation=found.context.generation,
             profile=self.asked.profile,
             passages=passages,
-            citations=[
-                CitationOut.model_validate(passage, from_attributes=True)
-                for passage in passages
-                if passage.number in numbers
-            ],
+            citations=[CitationOut.model_validate(by_number[number], from_attributes=True) for number in read.numbers],
+            unknown_citations=sorted({mark.number for mark in read.unknown}),
             timings=timings_out(self.visit, self.clock),
             degraded=degraded_out(degraded),
         )

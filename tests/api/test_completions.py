@@ -1,0 +1,90 @@
+"""Deltas become messages again."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from api.completions import Completion, ExtensionOut
+from api.timings import TimingsOut
+from api.wire import QueryOut
+from pipeline.passages import Token, Usage
+
+EXTENSION = ExtensionOut(
+    request_id="r",
+    query=QueryOut(text="q"),
+    generation="c@1",
+    profile="default",
+    passages=[],
+    citations=[],
+    timings=TimingsOut(total_ms=1.0, laps=[]),
+    degraded=[],
+)
+
+
+def whole(*tokens: Token, cut: bool = False) -> dict[str, Any]:
+    """The complete answer of some tokens."""
+    completion = Completion("r", "handbook")
+    for token in tokens:
+        completion.add(token)
+    answer: dict[str, Any] = json.loads(completion.whole(EXTENSION, cut=cut))
+    return answer
+
+
+def test_tool_calls_that_come_in_pieces_are_joined_by_their_index() -> None:
+    pieces = [
+        {"tool_calls": [{"index": 0, "id": "a", "type": "function", "function": {"name": "f", "arguments": '{"x"'}}]},
+        {"tool_calls": [{"index": 1, "id": "b", "type": "function", "function": {"name": "g", "arguments": ""}}]},
+        {"tool_calls": [{"index": 0, "function": {"arguments": ": 1}"}}]},
+        {"tool_calls": [{"index": 1, "function": {"arguments": "{}"}}]},
+    ]
+    (choice,) = whole(*(Token(delta=piece) for piece in pieces), Token(finish_reason="tool_calls"))["choices"]
+    assert choice["message"]["tool_calls"] == [
+        {"id": "a", "type": "function", "function": {"name": "f", "arguments": '{"x": 1}'}},
+        {"id": "b", "type": "function", "function": {"name": "g", "arguments": "{}"}},
+    ]
+    assert choice["finish_reason"] == "tool_calls"
+
+
+def test_reasoning_and_text_grow_apart_and_choices_too() -> None:
+    answer = whole(
+        Token(delta={"reasoning": "Hm"}),
+        Token(delta={"reasoning": "m."}),
+        Token("One", {"content": "One"}),
+        Token("Uno", {"content": "Uno"}, index=1),
+        Token(".", {"content": "."}, finish_reason="stop"),
+        Token(index=1, finish_reason="length"),
+        Token(usage=Usage(3, 4)),
+    )
+    assert [choice["message"] for choice in answer["choices"]] == [
+        {"role": "assistant", "content": "One.", "reasoning": "Hmm."},
+        {"role": "assistant", "content": "Uno"},
+    ]
+    assert [choice["finish_reason"] for choice in answer["choices"]] == ["stop", "length"]
+    assert answer["usage"] == {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
+
+
+def test_logprobs_are_gathered() -> None:
+    (choice,) = whole(
+        Token("a", {"content": "a"}, logprobs={"content": [{"token": "a", "logprob": -1.0}]}),
+        Token("b", {"content": "b"}, logprobs={"content": [{"token": "b", "logprob": -2.0}]}),
+    )["choices"]
+    assert [piece["token"] for piece in choice["logprobs"]["content"]] == ["a", "b"]
+
+
+def test_an_empty_answer_is_an_answer_and_one_cut_short_says_so() -> None:
+    assert whole()["choices"][0]["message"] == {"role": "assistant", "content": ""}
+    assert whole(Token("a", {"content": "a"}), cut=True)["choices"][0]["finish_reason"] == "length"
+    completion = Completion("r", "handbook")
+    (only,) = completion.ends(EXTENSION, cut=False)
+    assert json.loads(only)["choices"][0]["delta"] == {"role": "assistant", "content": ""}
+
+
+def test_only_the_first_chunk_of_a_choice_has_a_role() -> None:
+    completion = Completion("r", "handbook", include_usage=True)
+    first, second = (json.loads(completion.add(Token(word, {"content": word})) or b"") for word in ("a", "b"))
+    assert first["choices"][0]["delta"] == {"role": "assistant", "content": "a"}
+    assert second["choices"][0]["delta"] == {"content": "b"}
+    assert first["usage"] is None
+    assert completion.add(Token(usage=Usage(1, 2))) is None
+    assert json.loads(completion.usage_chunk())["choices"] == []
