@@ -26,8 +26,9 @@ _DEEPEST_INDENT = 16
 _MANY_LINE_ENDS = re.compile(r"\n{3,}")
 
 _HYPHENATED = re.compile(r"(?<=[^\W\d_])[-\u2010\xad][^\S\n]*\n[^\S\n]*(?=[^\W\d_])")
-_BULLET = re.compile(r"\s*(?:[-*+•◦▪‣–—]|\(?\w{1,3}[.)])\s")
-_LONG_LINE = 0.7
+_BULLET = re.compile(r"\s*(?:[-*+•◦▪‣–—]|\(?(?:\d{1,3}|[A-Za-z]|[ivx]{1,4})[.)])\s")
+_LONG_LINE = 0.7  # of the long lines of a paragraph
+_NARROWEST = 30  # columns that anybody wraps at; an ideograph takes two
 
 
 def clean(text: str) -> str:
@@ -36,8 +37,9 @@ def clean(text: str) -> str:
     Lines stay, with their indentation (at most 16 columns), since it is meaning in code and lists; more than one blank
     line becomes one. Cleaning twice changes nothing more.
     """
-    text = _normalised(_JOINERS.sub("", _INVISIBLE.sub("", even_lines(text))))
-    text = _JOINERS.sub("", _INVISIBLE.sub("", even_lines(text)))  # NFKC may compose some of them anew
+    text = _visible(text)
+    if not text.isascii():
+        text = _visible(_normalised(text))  # NFKC may compose some of them anew
     lines = (_tidy(line) for line in text.split("\n"))
     return _MANY_LINE_ENDS.sub("\n\n", "\n".join(lines)).strip("\n").rstrip()
 
@@ -69,10 +71,10 @@ def unwrapped(paragraph: str) -> str:
     and what follows is neither indented nor a list item: rows of a table, addresses and verse stay as they are.
     """
     lines = paragraph.split("\n")
-    lengths = sorted(len(line.rstrip()) for line in lines if line.strip())
+    lengths = sorted(_width(line.rstrip()) for line in lines if line.strip())
     if len(lengths) < 2:
         return paragraph
-    full = _LONG_LINE * lengths[int(0.9 * (len(lengths) - 1))]
+    full = max(_LONG_LINE * lengths[int(0.9 * (len(lengths) - 1))], _NARROWEST)
     whole = [lines[0]]
     previous = lines[0].rstrip()
     for line in lines[1:]:
@@ -86,18 +88,27 @@ def unwrapped(paragraph: str) -> str:
 
 
 def _goes_on(line: str, full: float) -> bool:
-    if not line or len(line) < full:
+    if not line or _width(line) < full:
         return False
     last = line[-1]
     return last in ",、،" or (last.isalpha() and not last.isupper())
+
+
+def _width(line: str) -> int:
+    return len(line) + (0 if line.isascii() else sum(map(_is_ideograph, line)))
 
 
 def _is_ideograph(character: str) -> bool:
     return "\u2e80" <= character <= "\u9fff" or character >= "\U00020000"
 
 
+def _visible(text: str) -> str:
+    text = _INVISIBLE.sub("", even_lines(text))
+    return text if text.isascii() else _JOINERS.sub("", text)
+
+
 def _normalised(text: str) -> str:
-    if text.isascii() or (unicodedata.is_normalized("NFKC", text)):
+    if unicodedata.is_normalized("NFKC", text):
         return text
     kept = {character for character in set(text) if unicodedata.decomposition(character).startswith(_KEPT_FORMS)}
     if not kept:

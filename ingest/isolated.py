@@ -17,7 +17,6 @@ from socket import socket
 
 from ingest.formats.reading import ParsingOptions
 from ingest.frames import Closed, pack_document, pack_error, receive, send, unpack_upload
-from ingest.parsing import Parsing
 from pipeline.errors import InvalidInput
 from pipeline.ports import Parser
 
@@ -29,7 +28,7 @@ READY = b"ready"
 _LONGEST_HEADER = 16 * 2**20
 
 
-def main(arguments: Sequence[str], parser: Callable[[ParsingOptions], Parser] = Parsing) -> int:
+def main(arguments: Sequence[str], parser: Callable[[ParsingOptions], Parser]) -> int:
     """Serves until the other side closes; returns the exit status."""
     descriptor, memory, seconds, content, unpacked, characters = arguments
     options = ParsingOptions(int(content), int(unpacked), int(characters))
@@ -67,4 +66,6 @@ def _lower(kind: int, value: int) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    from ingest.parsing import Parsing
+
+    sys.exit(main(sys.argv[1:], Parsing))

@@ -44,6 +44,7 @@ class WholeChunker:
         return (passage_of(document, 0, text, self._counter.count(text), (), page),)
 
     def _cut(self, title: str, text: str) -> str:
+        text = text.strip()
         if self.options.tokens is None:
             return text
         left = max(self.options.tokens - self._counter.count(title), 1)

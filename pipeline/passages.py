@@ -106,11 +106,11 @@ class Passage:
     metadata: Metadata = field(default_factory=dict[str, Scalar | tuple[Scalar, ...]])
 
     def embedded_text(self) -> str:
-        """What is encoded: title, heading path and text, a line each; what the text begins with is not said twice."""
+        """What is encoded: title, heading path and text, a line each; what the text begins with is not repeated."""
         text = self.text
         path = " > ".join(part for part in self.heading if part != self.title)
         for line in (path, self.title):
-            if line and not text.startswith(line):
+            if line and not f"{text}\n".startswith(f"{line}\n"):
                 text = f"{line}\n{text}"
         return text
 
@@ -131,7 +131,7 @@ class Vectors:
 class Degraded:
     """Something was given up on purpose: where, why (a stable word), and how far it got.
 
-    Reasons in use: out_of_time, overloaded, failed, no_terms, off, not_configured, approximate, cut.
+    Reasons in use: out_of_time, overloaded, failed, no_terms, off, not_configured, budget.
     """
 
     stage: Stage

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from io import BytesIO
-from typing import Any, cast
+from typing import Any
 
 from pypdf import PasswordType, PdfReader
 from pypdf.errors import DependencyError, PyPdfError
@@ -61,7 +61,8 @@ def _outline(reader: PdfReader, entries: list[Any], level: int) -> Iterator[tupl
     """Page (from 1), level and title of every bookmark, in the outline's order; those that lead nowhere left out."""
     for entry in entries:
         if isinstance(entry, list):
-            yield from _outline(reader, cast("list[Any]", entry), level + 1)
+            inner: list[Any] = entry  # pyright: ignore[reportUnknownVariableType]  # nested plain lists
+            yield from _outline(reader, inner, level + 1)
         else:
             page = reader.get_destination_page_number(entry)
             title = str(entry.title or "")
