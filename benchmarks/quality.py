@@ -194,16 +194,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         rows = vectors(bulk, judged, ROOT / ".data" / "quality")
         print(f"{name}: {len(judged.passages)} passages, {len(judged.queries)} queries")
         print(f"  {'':18}{'nDCG@10':>9}{'reference':>11}{'Recall@100':>12}{'reference':>11}")
-        with tempfile.TemporaryDirectory() as folder, retriever(judged, encoder, rows, Path(folder)) as searching:
-            with asyncio.Runner() as runner:
-                for label, search in SEARCHES.items():
-                    found = runner.run(run(searching, judged, search))
-                    ndcg, recall = judge(judged, found)
-                    wanted = REFERENCE.get(name, {}).get(label, (float("nan"), float("nan")))
-                    print(f"  {label:18}{ndcg:9.4f}{wanted[0]:11.4f}{recall:12.4f}{wanted[1]:11.4f}")
-                    short |= label == "hybrid, rrf" and ndcg < wanted[0] - 0.01
-                    if asked.runs:
-                        write_run(asked.runs / f"{name}-{label.replace(', ', '-')}.run", label, found)
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            retriever(judged, encoder, rows, Path(folder)) as searching,
+            asyncio.Runner() as runner,
+        ):
+            for label, search in SEARCHES.items():
+                found = runner.run(run(searching, judged, search))
+                ndcg, recall = judge(judged, found)
+                wanted = REFERENCE.get(name, {}).get(label, (float("nan"), float("nan")))
+                print(f"  {label:18}{ndcg:9.4f}{wanted[0]:11.4f}{recall:12.4f}{wanted[1]:11.4f}")
+                short |= label == "hybrid, rrf" and ndcg < wanted[0] - 0.01
+                if asked.runs:
+                    write_run(asked.runs / f"{name}-{label.replace(', ', '-')}.run", label, found)
     return int(short)
 
 

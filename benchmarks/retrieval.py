@@ -37,7 +37,7 @@ STAGES = ("lexical", "encode", "dense", "fuse")
 WHOLE_DOCUMENTS = {
     "FLEETFOOT_CHUNKER": "whole",
     "FLEETFOOT_CHUNK_TOKENS": "256",
-    "FLEETFOOT_QUERY_CACHE": "0",
+    "FLEETFOOT_CACHED_QUERIES": "0",
     "FLEETFOOT_MAX_TOP_K": "200",
     "FLEETFOOT_MAX_TOKEN_BUDGET": "1000000",
     "FLEETFOOT_MAX_DEADLINE_MS": "60000",
@@ -186,28 +186,54 @@ def table(mine: Times, theirs: Times, data: beir.BeirSet, figures: dict[str, flo
     console.print(f"nDCG@10: ours {figures['ours_ndcg']:.4f}, plain {figures['plain_ndcg']:.4f}")
 
 
+def make_peers() -> None:
+    """The environment of the plain alternative, made once from pinned versions."""
+    stamp = PEERS / "made"
+    requirements = ROOT / "benchmarks" / "requirements.txt"
+    if stamp.exists() and stamp.read_text() == requirements.read_text():
+        return
+    print("      making .bench for the plain alternative (torch and others; some minutes the first time)", flush=True)
+    subprocess.run([sys.executable, "-m", "venv", PEERS], check=True)
+    pip = [PEERS / "bin" / "python", "-m", "pip", "--disable-pip-version-check", "-q", "install", "-r", requirements]
+    subprocess.run(pip, check=True, stderr=subprocess.DEVNULL)
+    stamp.write_text(requirements.read_text())
+
+
+def measured(folder: Path, names: tuple[str, ...], *, beside: str | None = None) -> dict[str, dict[str, float]]:
+    """Ingests each set into one service and measures it through HTTP; the plain pipeline runs beside one of them."""
+    console = Console(width=140)
+    figures: dict[str, dict[str, float]] = {}
+    with service(folder, free_port(8090, console), settings=WHOLE_DOCUMENTS) as running:
+
+        async def ingest_all(sets: list[beir.BeirSet]) -> None:
+            async with connect(running.url) as client:
+                for data in sets:
+                    await ingest(client, data, console)
+
+        sets = [beir.read(name) for name in names]
+        asyncio.run(ingest_all(sets))
+        for data in sets:
+            plain = (
+                Plain(beir.SETS / data.name / "corpus.jsonl.gz", PEERS / f"{data.name}-vectors.npy")
+                if data.name == beside
+                else None
+            )
+            try:
+                figures[data.name] = asyncio.run(compare(running.url, data, plain, console))
+            finally:
+                if plain:
+                    plain.close()
+    return figures
+
+
 def main() -> None:
     """Runs on SciFact when it lies beside the checkout; says so and exits 2 when it does not."""
-    console = Console()
     if not beir.present("scifact"):
-        console.print("SKIPPED: the SciFact set is not beside this checkout.")
+        print("SKIPPED: the SciFact set is not beside this checkout.")
         sys.exit(2)
-    data = beir.read("scifact")
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        service(Path(folder), free_port(8090, console), settings=WHOLE_DOCUMENTS) as running,
-    ):
-
-        async def ingest_all() -> None:
-            async with connect(running.url) as client:
-                await ingest(client, data, console)
-
-        asyncio.run(ingest_all())
-        plain = Plain(beir.SETS / "scifact" / "corpus.jsonl.gz", PEERS / "scifact-vectors.npy")
-        try:
-            asyncio.run(compare(running.url, data, plain, console))
-        finally:
-            plain.close()
+    make_peers()
+    with tempfile.TemporaryDirectory() as folder:
+        measured(Path(folder), ("scifact",), beside="scifact")
 
 
 if __name__ == "__main__":

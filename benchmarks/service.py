@@ -11,10 +11,10 @@ from pathlib import Path
 from subprocess import Popen
 
 from fleetfoot.models import add_default
-from workers.broker import EmbeddedRedis
 
 from fleetfoot.demo import until_ready
 from fleetfoot.processes import child
+from workers.broker import EmbeddedRedis
 
 
 @dataclass

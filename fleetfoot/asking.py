@@ -90,7 +90,7 @@ def source_line(passage: Json) -> str:
     """`tariffs/season-tickets.md › Refunds (p. 3)`."""
     heading = " › ".join(passage.get("heading") or ())
     page = f" (p. {passage['page']})" if passage.get("page") else ""
-    return passage["source"] + (f" › {heading}" if heading else "") + page
+    return str(passage["source"]) + (f" › {heading}" if heading else "") + page
 
 
 def _show_degraded(degraded: list[Json], console: Console) -> None:

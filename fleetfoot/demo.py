@@ -19,6 +19,7 @@ from fleetfoot.asking import ask, show_answered
 from fleetfoot.client import connect
 from fleetfoot.ingesting import ingest, show
 from fleetfoot.processes import child, still_runs
+from generate.local import LocalModel, LocalModelOptions
 from pipeline.errors import FleetfootError, Misconfigured
 from retrieve.model_library import ModelLibrary
 from workers.broker import EmbeddedRedis
@@ -61,11 +62,13 @@ def run(*, once: bool, llm: bool, port: int, data: Path | None, console: Console
             with step("a Valkey server for the queue", console):
                 environment["FLEETFOOT_REDIS_URL"] = stack.enter_context(EmbeddedRedis.open()).url
         if llm:
-            from generate.local import LocalModel  # noqa: PLC0415  of the llm extra alone
-
             with step("a small language model", console):
-                model = stack.enter_context(LocalModel.open())
-            environment |= {"FLEETFOOT_UPSTREAM_URL": model.base_url, "FLEETFOOT_UPSTREAM_MODEL": model.model}
+                model = stack.enter_context(LocalModel.open(LocalModelOptions(data / "local-model")))
+            environment |= {
+                "FLEETFOOT_UPSTREAM_URL": model.url,
+                "FLEETFOOT_UPSTREAM_MODEL": model.name,
+                "FLEETFOOT_UPSTREAM_CONNECTIONS": "1",
+            }
         logs = data / "logs"
         stack.enter_context(child(["work"], environment, logs / "worker.log"))
         api = stack.enter_context(child(["serve"], environment, logs / "api.log"))
