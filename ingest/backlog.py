@@ -143,11 +143,6 @@ class Backlog:
                     self.finish(connection, [claim], ItemState.UNCHANGED, generation=same[claim.item_id])
         return tuple(claim for claim in held if claim.item_id not in same)
 
-    def fail(self, claim: Claim, reason: str) -> None:
-        """Ends one item, alone; its job goes on."""
-        with self._catalog.database.writing() as connection:
-            self.finish(connection, self.held(connection, [claim]), ItemState.FAILED, reason=reason)
-
     def give_back(
         self, claims: Sequence[Claim], *, begun: Sequence[Claim] = (), reason: str = "", wait: float = 0.0
     ) -> None:

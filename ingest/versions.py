@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import and_, delete, func, insert, literal, select
@@ -26,38 +27,47 @@ _SLICE = 200  # versions that one query reads
 _PURGED = 500  # versions that one write deletes
 
 
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What came of reading one item: a document and its passages, or the reason why there is none."""
+
+    claim: Claim
+    document: Document | None = None
+    passages: tuple[Passage, ...] = ()
+    reason: str = ""
+
+
 class Versions:
     """Reads and writes what ingest has made of documents."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
 
-    def keep(self, backlog: Backlog, claim: Claim, document: Document, made: Sequence[Passage], chunker: str) -> None:
-        """Moves an item from accepted to parsed, with all that was read from it. Raises LostLease."""
-        version = {
-            "id": claim.item_id,
-            "collection_id": claim.collection_id,
-            "document_id": claim.document_id,
-            "name": claim.name,
-            "title": document.title,
-            "media_type": document.media_type,
-            "language": document.language,
-            "metadata": claim.metadata,
-            "content_hash": claim.content_hash,
-            "blocks": _packed_blocks(document.blocks),
-            "chunker": chunker,
-            "passages": len(made),
-            "tokens": sum(passage.tokens for passage in made),
+    def keep(self, backlog: Backlog, read: Sequence[Read], chunker: str) -> None:
+        """Moves items from accepted to parsed, with all that was read from them, or to failed.
+
+        What was cancelled or taken over meanwhile is thrown away.
+        """
+        made = {
+            each.claim.item_id: _version_row(each.claim, each.document, each.passages, chunker)
+            for each in read
+            if each.document
         }
-        rows = [_passage_row(claim.item_id, passage) for passage in made]
+        cut = {
+            each.claim.item_id: [_passage_row(each.claim.item_id, passage) for passage in each.passages]
+            for each in read
+        }
         with self._catalog.database.writing() as connection:
-            held = backlog.held(connection, [claim])
-            if not held:
-                raise LostLease(f"'{claim.name}' was cancelled or taken over while it was parsed.")
-            connection.execute(insert(versions).values(version))
-            if rows:
+            held = backlog.held(connection, [each.claim for each in read])
+            good = [claim for claim in held if claim.item_id in made]
+            if good:
+                connection.execute(insert(versions), [made[claim.item_id] for claim in good])
+            if rows := [row for claim in good for row in cut[claim.item_id]]:
                 connection.execute(insert(passages), rows)
-            backlog.finish(connection, held, ItemState.PARSED)
+            backlog.finish(connection, good, ItemState.PARSED)
+            for each in read:
+                if each.claim in held and each.document is None:
+                    backlog.finish(connection, [each.claim], ItemState.FAILED, reason=each.reason)
 
     def published_document(self, collection_id: str, document_id: str) -> Document:
         """A published document as it was parsed, for another chunker. Raises LostLease when it is gone."""
@@ -185,6 +195,24 @@ def _packed_blocks(blocks: Sequence[Block]) -> bytes:
 def _unpacked_blocks(data: bytes) -> tuple[Block, ...]:
     rows: list[tuple[str, list[str], int | None]] = json.loads(zlib.decompress(data))
     return tuple(Block(text, tuple(heading), page) for text, heading, page in rows)
+
+
+def _version_row(claim: Claim, document: Document, made: Sequence[Passage], chunker: str) -> dict[str, Any]:
+    return {
+        "id": claim.item_id,
+        "collection_id": claim.collection_id,
+        "document_id": claim.document_id,
+        "name": claim.name,
+        "title": document.title,
+        "media_type": document.media_type,
+        "language": document.language,
+        "metadata": claim.metadata,
+        "content_hash": claim.content_hash,
+        "blocks": _packed_blocks(document.blocks),
+        "chunker": chunker,
+        "passages": len(made),
+        "tokens": sum(passage.tokens for passage in made),
+    }
 
 
 def _passage_row(version_id: int, passage: Passage) -> dict[str, Any]:

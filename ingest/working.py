@@ -1,7 +1,8 @@
-"""The steps before publishing, as a worker takes them: one batch at a time, each item's result kept at once."""
+"""The steps before publishing, as a worker takes them: one batch at a time, shared with whoever else works."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -9,7 +10,7 @@ from ingest.backlog import Backlog, Batch, Claim
 from ingest.catalog import Catalog
 from ingest.database import unpacked
 from ingest.leases import LostLease, kept
-from ingest.versions import Versions
+from ingest.versions import Read, Versions
 from pipeline.errors import FleetfootError
 from pipeline.jobs import ItemState
 from pipeline.passages import Document, Upload
@@ -25,20 +26,33 @@ Told = Callable[[Sequence[str]], None]
 
 @dataclass(frozen=True, slots=True)
 class BatchOptions:
-    """How much one task takes. Small batches show progress and share fairly; large ones save writes."""
+    """How much one task takes: small batches share fairly, large ones save writes. Texts are encoded `texts` at a time.
+
+    What was parsed is written, and so becomes visible, after `shown_seconds` at the latest.
+    """
 
     parsed: Batch = _PARSED
     encoded: Batch = _ENCODED
     texts: int = 64
+    shown_seconds: float = 0.5
 
 
 class ParseStep:
     """Reads and cuts what was accepted. `told` is given the jobs that moved."""
 
-    def __init__(self, catalog: Catalog, parser: Parser, chunker: Chunker, told: Told, options: BatchOptions) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        parser: Parser,
+        chunker: Chunker,
+        told: Told,
+        options: BatchOptions,
+        timer: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._backlog = Backlog(catalog)
         self._versions = Versions(catalog)
-        self._lease_seconds = catalog.options.lease_seconds
+        self._beat = catalog.options.lease_seconds / _RENEWALS
+        self._timer = timer
         self._parser = parser
         self._chunker = chunker
         self._told = told
@@ -54,30 +68,33 @@ class ParseStep:
         left = list(self._backlog.settle_unchanged(claims, self._chunker.fingerprint)) if claims else []
         if len(left) < len(claims):
             self._told([claim.job_id for claim in claims])
-        with (
-            _Returning(self._backlog, left, together=1),
-            kept(lambda: self._backlog.renew(left), self._lease_seconds / _RENEWALS) as held,
-        ):
-            while left and held():
-                self._parse_one(left[0])
-                self._told([left.pop(0).job_id])
+        with _Returning(self._backlog, left, together=1), kept(lambda: self._backlog.renew(left), self._beat) as held:
+            read: list[Read] = []
+            written = self._timer()
+            while len(read) < len(left) and held():
+                read.append(self._read(left[len(read)]))
+                if len(read) == len(left) or self._timer() - written >= self._options.shown_seconds:
+                    self._write(left, read)
+                    written = self._timer()
         return len(claims)
 
-    def _parse_one(self, claim: Claim) -> None:
-        try:
-            document = self._read(claim)
-            passages = self._chunker.chunk(document)
-        except LostLease:
-            self._backlog.fail(claim, "The document was removed meanwhile.")
-        except FleetfootError as error:
-            self._backlog.fail(claim, str(error))
-        else:
-            try:
-                self._versions.keep(self._backlog, claim, document, passages, self._chunker.fingerprint)
-            except LostLease:  # cancelled, or somebody else does it: what was read is thrown away
-                return
+    def _write(self, left: list[Claim], read: list[Read]) -> None:
+        """Keeps what was read so far in one write, which costs the same for one document as for ten."""
+        self._versions.keep(self._backlog, read, self._chunker.fingerprint)
+        self._told([each.claim.job_id for each in read])
+        del left[: len(read)]
+        read.clear()
 
-    def _read(self, claim: Claim) -> Document:
+    def _read(self, claim: Claim) -> Read:
+        try:
+            document = self._document(claim)
+            return Read(claim, document, self._chunker.chunk(document))
+        except LostLease:
+            return Read(claim, reason="The document was removed meanwhile.")
+        except FleetfootError as error:
+            return Read(claim, reason=str(error))
+
+    def _document(self, claim: Claim) -> Document:
         if claim.action == "refresh":
             return self._versions.published_document(claim.collection_id, claim.document_id)
         upload = Upload(claim.name, self._backlog.content(claim), claim.media_type, unpacked(claim.metadata))

@@ -7,6 +7,9 @@ import os
 import signal
 import sys
 import threading
+import warnings
+
+from celery.exceptions import SecurityWarning  # type: ignore[import-untyped]  # Celery has no types
 
 from workers.settings import WorkerSettings
 from workers.tasks import Role, run
@@ -16,6 +19,10 @@ def main() -> int:
     """Runs until SIGTERM, or until the process that holds the other end of standard input is gone."""
     settings = WorkerSettings.read()
     logging.basicConfig(level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    for noisy in ("celery.app.trace", "celery.worker.strategy"):  # two lines for each task
+        logging.getLogger(noisy).setLevel(max(logging.WARNING, logging.getLogger().level))
+    # The warning is about pickled messages; ours are JSON, and other content is refused.
+    warnings.filterwarnings("ignore", category=SecurityWarning)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     return run(settings, Role(sys.argv[1]))
 

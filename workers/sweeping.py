@@ -83,7 +83,7 @@ class Sweep:
         while waiting:
             each = waiting.popleft()
             role = ROLE_OF[each.step]
-            if room[role] <= 0:
+            if room[role] <= (-1 if each.step is Step.PUBLISH else 0):  # nudges to encode never keep publishing out
                 continue
             self._send(each)
             room[role] -= 1

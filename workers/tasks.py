@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import logging
 import os
+import platform
 import signal
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
@@ -164,7 +165,7 @@ def run(settings: WorkerSettings, role: Role) -> int:
     signals.setup_logging.connect(_keep_logging, weak=False)
     app = parsing_application(settings) if role is Role.PARSE else encoding_application(settings)
     worker = app.Worker(
-        hostname=f"{role}@%h",
+        hostname=f"{role}@{platform.node()}",
         queues=[role.queue],
         concurrency=settings.parsers if role is Role.PARSE else 1,
         loglevel=settings.log_level,
