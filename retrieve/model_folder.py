@@ -86,13 +86,14 @@ class ModelFolder:
         """Mean, unless `1_Pooling/config.json` asks for the first token. Raises Misconfigured for anything else."""
         said = _read_json(self.folder / "1_Pooling" / "config.json")
         modes = [mode for mode, on in said.items() if mode.startswith("pooling_mode_") and on is True]
-        if modes in ([], ["pooling_mode_mean_tokens"]):
+        modes += [str(said["pooling_mode"])] if "pooling_mode" in said else []  # as of sentence-transformers 6
+        if modes in ([], ["pooling_mode_mean_tokens"], ["mean"]):
             return Pooling.MEAN
-        if modes == ["pooling_mode_cls_token"]:
+        if modes in (["pooling_mode_cls_token"], ["cls"]):
             return Pooling.CLS
         raise Misconfigured(
-            f"The model '{self.folder}' pools by {', '.join(modes)}; fleetfoot knows pooling_mode_mean_tokens and "
-            "pooling_mode_cls_token. Choose another model, or export it with its pooling in the graph."
+            f"The model '{self.folder}' pools by {', '.join(modes)}; fleetfoot knows the mean of the "
+            "tokens and the first token. Choose another model, or export it with its pooling in the graph."
         )
 
     @cached_property

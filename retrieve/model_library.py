@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -140,7 +140,7 @@ class ModelLibrary:
         return ModelFolder.open(target)
 
     @contextmanager
-    def _unfinished(self, target: Path) -> Iterator[Path]:
+    def _unfinished(self, target: Path) -> Generator[Path]:
         """A folder that takes the target's name when the block ends well; what stood there before is replaced."""
         self._folder.mkdir(parents=True, exist_ok=True)
         folder = self._folder / f".{target.name}.{uuid4().hex}"
