@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -30,7 +30,7 @@ class ExtractiveOptions:
 
     quotes: int = 3
     characters: int = 600
-    coverage: float = 0.3
+    coverage: float = 0.25
     rival: float = 0.7
 
 
@@ -86,7 +86,7 @@ def extract(question: str, context: Context, options: ExtractiveOptions | None =
     if not scored or scored[0].coverage < options.coverage:
         return Extract((), language)
     chosen = _choose(scored, options)
-    return Extract(tuple(_quote(one) for one in _in_reading_order(chosen)), language)
+    return Extract(tuple(_quotes(_in_reading_order(chosen))), language)
 
 
 def _choose(scored: list[Scored], options: ExtractiveOptions) -> list[Scored]:
@@ -109,8 +109,11 @@ def _in_reading_order(chosen: list[Scored]) -> list[Scored]:
     return sorted(chosen, key=lambda one: (order[one.source.number], one.start))
 
 
-def _quote(one: Scored) -> Quote:
-    text = one.source.text[one.start : one.end]
-    heading = one.heading
-    wanted = not one.finished and heading and heading.casefold() not in text.casefold()
-    return Quote(one.source.number, text, heading if wanted else "")
+def _quotes(chosen: list[Scored]) -> Iterator[Quote]:
+    """Each chosen sentence, with the one before it where it needs that to be understood and nobody has quoted it."""
+    quoted = {(one.source.number, one.start) for one in chosen}
+    for one in chosen:
+        start = one.start if (one.source.number, one.antecedent) in quoted else one.antecedent
+        text = one.source.text[start : one.end]
+        wanted = not one.finished and one.heading and one.heading.casefold() not in text.casefold()
+        yield Quote(one.source.number, text, one.heading if wanted else "")

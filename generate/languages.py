@@ -59,7 +59,8 @@ STOP_WORDS: Mapping[str, frozenset[str]] = {
         "uk": "і й та або але якщо в у на з із до від за по для при про що це як так не ні би він вона воно вони ми "
         "ви я його її їх хто кого коли де куди чому скільки який яка яке які є був була було були бути можна треба",
         "el": "ο η το οι τα του της των τον την ένα μία μια και ή αλλά αν σε στο στη στην στον από με για ως που να "
-        "θα είναι ήταν έχει έχουν μπορεί δεν μη τι ποιος ποια ποιο ποιοι ποιες πότε πού γιατί πώς πόσο πόσα πόσοι πόσες",
+        "θα είναι ήταν έχει έχουν μπορεί δεν μη τι ποιος ποια ποιο ποιοι ποιες πότε πού γιατί πώς πόσο πόσα "
+        "πόσοι πόσες",
         "ar": "في من على إلى عن مع أو و ثم هل ما ماذا متى أين كيف كم لماذا من هو هي هم هذا هذه ذلك التي الذي كان كانت "
         "يكون أن إن لا لم لن قد كل بعد قبل",
         "he": "של את על אל מן עם או הוא היא הם זה זו מה מי מתי איפה היכן למה מדוע איך כמה האם לא אין יש כי אם גם",
@@ -67,8 +68,20 @@ STOP_WORDS: Mapping[str, frozenset[str]] = {
         "कितनी यह वह ये वे ने एक भी हो होता होती जो तो ही नहीं लिए",
         "ko": "은 는 이 가 을 를 의 에 에서 와 과 도 로 으로 무엇 누구 언제 어디 왜 어떻게 얼마나 몇 무슨 어느 "
         "입니까 있습니까 합니까 인가요 있나요 하나요 어떤 무엇입니까 어디입니까",
+        "zh": "什么 哪里 哪个 哪些 多少 如何 怎么 怎样 为何 何时 是否 几个 可以 什麼 哪裡 多久 为什 么时 "
+        "是什 有多 有什 是多",
+        "ja": "何時 何人 何日 誰 何",
+        "th": "อะไร ที่ไหน เมื่อไร เมื่อใด ใคร อย่างไร ทำไม กี่ เท่าไร เท่าใด ไหน",
     }.items()
 }
+
+# A sentence that begins with one of these speaks of the one before it.
+PRONOUNS = frozenset(
+    "it its they their this these that those he she his her such er sie es ihr ihre diese dieser dieses dieselben "
+    "dort dafür il ils elle elles ce cela cette ces leur leurs ella ellos ellas esto estos estas este esta su sus esso "
+    "essa essi esse lui loro questo questa ele ela eles elas isso hij zij ze dit deze hun он она оно они это эти этот "
+    "эта его её их".split()
+)
 
 REFUSALS: Mapping[str, str] = {
     "en": "The sources do not answer this question.",

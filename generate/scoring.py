@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import log
 
-from generate.languages import stop_terms
+from generate.languages import PRONOUNS, stop_terms
 from generate.sentences import Statement, statements
-from generate.terms import affinity, terms
+from generate.terms import affinity, terms, unspaced
 from pipeline.passages import Cited, Context
 
 ABOVE = 0.5  # what a word counts that only the heading or the title holds
@@ -22,6 +22,7 @@ BEFORE = 0.3  # what it counts when only the sentence before holds it
 ASKED = 0.8  # the same, when that sentence is a question: then this is its answer
 NEXT_TO = 0.15  # what two words add that stand together in both
 RANK = 0.03  # what each place further down the ranking takes away
+ACROSS = 0.3  # what a pair of characters weighs that the context lacks: it may lie across two words, and be none
 LONG = 30  # terms; a sentence longer than this pays for its length
 HOW_MUCH = re.compile(
     r"\b(?:how (?:many|much|long|old|far|often|high|fast|heavy)|when|what (?:time|year|date|number)|wie ?viele?|"
@@ -30,17 +31,24 @@ HOW_MUCH = re.compile(
     r"多少|几点|几时|何時|何人|いくら|いつ|얼마|언제|몇|كم|متى|कितन|कब|เท่าไ|กี่|เมื่อไ",
     re.IGNORECASE,
 )
-DIGIT = re.compile(r"\d")
+FIRST_WORD = re.compile(r"[^\W\d_]+")
+DIGIT = re.compile(r"\d|[一二三四五六七八九十百千]")
+NOTHING: Mapping[str, float] = {}
 QUESTION = re.compile(r"[?？؟][)\"'»”’」』]*\s*$")
 
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """`source.text[start:end]` with its score; `coverage` is the share of the question's weight it is about, 0..1."""
+    """`source.text[start:end]` with its score; `coverage` is the share of the question's weight it is about, 0..1.
+
+    `antecedent` is where the sentence before begins, when this one answers it or speaks of it by a pronoun; else it
+    is `start`.
+    """
 
     source: Cited
     start: int
     end: int
+    antecedent: int
     heading: str
     finished: bool
     score: float
@@ -55,6 +63,8 @@ class Scorer:
         asked = list(dict.fromkeys(terms(question)))
         stop = stop_terms(language)
         self._asked = [term for term in asked if term not in stop]
+        self._equal = frozenset(self._asked)
+        self._spaced = [term for term in self._asked if not unspaced(term)]
         self._pairs = set(pairwise(asked))
         self._wants_number = HOW_MUCH.search(question) is not None
         self._related: dict[str, list[tuple[str, float]]] = {}
@@ -62,21 +72,22 @@ class Scorer:
         self._weights = self._weigh()
 
     def scored(self) -> Iterator[Scored]:
-        """Every sentence that shares a word with the question."""
+        """Every sentence that shares a word with the question, and every answer to a question that does."""
         total = sum(self._weights.values())
         for place, sentences in enumerate(self._sources):
-            for before, one in zip([None, *sentences], sentences, strict=False):
-                if one.held:
+            for before, one, after in zip([None, *sentences], sentences, [*sentences[1:], None], strict=False):
+                answers = before is not None and before.asks and bool(before.held)
+                if (one.held or answers) and not (one.asks and after is not None):
                     about = self._about(one, before)
-                    score = (about + self._together(one)) * self._manner(one, place)
                     statement = one.statement
                     yield Scored(
                         one.source,
                         statement.start,
                         statement.end,
+                        _antecedent(one, before),
                         one.heading,
                         statement.finished,
-                        score,
+                        (about + self._together(one)) * self._manner(one, place),
                         about / total,
                         frozenset(one.terms),
                     )
@@ -100,12 +111,16 @@ class Scorer:
         for word in words:
             related = self._related.get(word)
             if related is None:
-                related = [(term, degree) for term in self._asked if (degree := affinity(term, word)) > 0]
-                self._related[word] = related
+                related = self._related[word] = self._relate(word)
             for term, degree in related:
                 if degree > held.get(term, 0.0):
                     held[term] = degree
         return held
+
+    def _relate(self, word: str) -> list[tuple[str, float]]:
+        if unspaced(word):
+            return [(word, 1.0)] if word in self._equal else []
+        return [(term, degree) for term in self._spaced if (degree := affinity(term, word)) > 0]
 
     def _weigh(self) -> dict[str, float]:
         sentences = [one for source in self._sources for one in source]
@@ -113,12 +128,14 @@ class Scorer:
         for term in self._asked:
             frequency = sum(term in one.held for one in sentences)
             weights[term] = log(1 + (len(sentences) - frequency + 0.5) / (frequency + 0.5))
+            if not frequency and unspaced(term):
+                weights[term] *= ACROSS
         return weights
 
     def _about(self, one: _Sentence, before: _Sentence | None) -> float:
         """The weight of the question's words that the sentence, its heading or the one before it holds."""
-        share = ASKED if before is not None and QUESTION.search(before.text) else BEFORE
-        earlier = before.held if before is not None else {}
+        share = ASKED if before is not None and before.asks else BEFORE
+        earlier = before.held if before is not None else NOTHING
         return sum(
             weight * max(one.held.get(term, 0), ABOVE * one.above.get(term, 0), share * earlier.get(term, 0))
             for term, weight in self._weights.items()
@@ -135,7 +152,7 @@ class Scorer:
         length = len(one.terms)
         if length > LONG:
             factor /= 1 + 0.2 * log(length / LONG)
-        if QUESTION.search(one.text):
+        if one.asks:
             factor *= 0.5
         if self._wants_number and DIGIT.search(one.text):
             factor *= 1.15
@@ -155,6 +172,20 @@ class _Sentence:
     terms: list[str]
     held: Mapping[str, float]
     above: Mapping[str, float]
+
+    @property
+    def asks(self) -> bool:
+        """Whether it is a question, as pages of questions and answers hold them."""
+        return QUESTION.search(self.text) is not None
+
+
+def _antecedent(one: _Sentence, before: _Sentence | None) -> int:
+    if before is None:
+        return one.statement.start
+    first = FIRST_WORD.search(one.text)
+    together = before.statement.paragraph == one.statement.paragraph
+    pronoun = first is not None and first.group().lower() in PRONOUNS
+    return before.statement.start if before.asks or (together and pronoun) else one.statement.start
 
 
 def repeats(one: Scored, other: Scored) -> bool:

@@ -14,8 +14,10 @@ MARKER = re.compile(r"[ \t]*(?:(?:[-*+•‣▪–—>]|#{1,6}|\d{1,3}[.)]|[a-z]
 HEADING = re.compile(r"[ \t]*#{1,6}[ \t]+\S")
 RULE = re.compile(r"[\s|:*_=-]*")
 ROW = re.compile(r"[^:;|]{1,60}: [^;]*(?:; [^:;]{1,60}: [^;]*)+|[^|]*\|.*")
-END = re.compile(r"[.!?…]+[)\]\"'»“”’]*(?=\s)|[。！？｡]+[」』”’）〉》]*|[।॥؟۔።]+(?=\s)")
-FINISHED = re.compile(r"[.!?…。！？｡।॥؟۔።:][)\]\"'»“”’」』）〉》*_]*$")
+END = re.compile(
+    r"[.!?…]+[)\]\"'»“”’]*(?=\s)|[。！？｡]+[」』”’）〉》]*|[।॥؟۔።]+(?=\s)|(?<=[\u0e01-\u0e5b])(?=\s+[\u0e01-\u0e5b])"
+)
+FINISHED = re.compile(r"(?:[.!?…。！？｡।॥؟۔።:]|[\u0e01-\u0e5b])[)\]\"'»“”’」』）〉》*_]*$")
 LAST_WORD = re.compile(r"[\w.]*$")
 ABBREVIATIONS = re.compile(
     r"dr|mrs?|ms|mme|mlle|prof|st|approx|ca|cf|vs|e\.?g|i\.?e|inc|ltd|dept|est|tel|bzw|evtl|ggf|inkl|zzgl|vgl|sog|mio|mrd|"
@@ -27,6 +29,7 @@ BEFORE_NUMBERS = re.compile(
 ORDINAL_LANGUAGES = frozenset(
     {"de", "da", "nb", "no", "fi", "cs", "sk", "hu", "pl", "tr", "hr", "sl", "et", "is", "lv"}
 )
+PHRASES = 60  # characters of Thai, which ends phrases and sentences alike with a space, that are quoted at least
 WRAPPED = 45  # characters: a line at least this long that does not end a sentence was wrapped, not ended
 
 
@@ -78,9 +81,9 @@ def _paragraphs(text: str) -> Iterator[tuple[int, int]]:
     """Spans that no sentence crosses: lines, joined where a sentence was only wrapped."""
     begun: int | None = None
     end = 0
-    for match in re.finditer(r"[^\n]*", text):
-        start, stop = match.span()
-        line = match.group()
+    stop = -1
+    for line in text.split("\n"):
+        start, stop = stop + 1, stop + 1 + len(line)
         if begun is not None and (not line.strip() or _begins_anew(text[begun:end], line)):
             yield begun, end
             begun = None
@@ -123,6 +126,8 @@ def _sentences(text: str, start: int, end: int, language: str | None) -> list[tu
 
 
 def _ends_here(text: str, begin: int, mark: re.Match[str], language: str | None) -> bool:
+    if not mark.group():
+        return mark.start() - begin >= PHRASES
     following = text[mark.end() : mark.end() + 80].lstrip("\"'«»„“”‘’([ \t\n")
     if following[:1].islower():
         return False

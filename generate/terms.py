@@ -15,8 +15,9 @@ WORD = re.compile(
     r"(?:[^\W_]|[\u0300-\u036f\u0610-\u061a\u064b-\u065f\u0900-\u0963\u0966-\u0dff\u0e31-\u0e4e\u0eb1-\u0ecd])+"
 )
 ACCENTS = re.compile(r"[\u0300-\u036f]")
-UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]+|[\u0e00-\u0eff]+")
-HIRAGANA = re.compile(r"[\u3040-\u309f]+")
+UNSPACED = re.compile(r"[\u3040-\u309f]+|[\u30a0-\u30ff]+|[\u3400-\u4dbf\u4e00-\u9fff]+|[\u0e00-\u0eff]+")
+HIRAGANA = range(0x3040, 0x30A0)
+KATAKANA = range(0x30A0, 0x3100)
 THAI_TO_LAO = range(0x0E00, 0x0F00)
 ARABIC_ARTICLE = "ال"
 
@@ -38,18 +39,24 @@ def terms(text: str) -> list[str]:
     return found
 
 
+def unspaced(term: str) -> bool:
+    """Whether a term is a piece of a script without spaces, which only its equal is related to."""
+    return UNSPACED.match(term) is not None
+
+
 def _pieces(word: str) -> Iterator[str]:
     end = 0
     for run in UNSPACED.finditer(word):
         if run.start() > end:
             yield word[end : run.start()]
         end = run.end()
-        text = run.group()
-        length = 3 if ord(text[0]) in THAI_TO_LAO else 2
-        for start in range(max(len(text) - length + 1, 1)):
-            piece = text[start : start + length]
-            if HIRAGANA.fullmatch(piece) is None:  # particles and endings
-                yield piece
+        text, script = run.group(), ord(run.group()[0])
+        if script in KATAKANA:  # as a rule one borrowed word
+            yield text
+        elif script not in HIRAGANA:  # which are particles and endings
+            length = 3 if script in THAI_TO_LAO else 2
+            for start in range(max(len(text) - length + 1, 1)):
+                yield text[start : start + length]
     if end < len(word):
         yield word[end:]
 
@@ -61,7 +68,7 @@ def affinity(one: str, other: str) -> float:
     if one[:3] != other[:3] and not (one.endswith(other) or other.endswith(one)):
         return 0.0  # nearly every pair, so it is told first
     short, long = (one, other) if len(one) < len(other) else (other, one)
-    if len(short) < 3 or short[0].isdigit() or UNSPACED.match(short):
+    if len(short) < 3 or short[0].isdigit() or unspaced(short):
         return 0.0
     shared = 0
     for left, right in zip(short, long, strict=False):

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from math import inf
 
 import pytest
-from generate.extractive import ExtractiveGenerator
 
+from generate.extractive import ExtractiveGenerator
 from generate.vllm import VllmGenerator, VllmOptions
 from pipeline.passages import Token
 from pipeline.ports import Generator
