@@ -164,6 +164,7 @@ class Catalog:
         with self.database.writing() as connection:
             collection_id = self._id(connection, tenant, name)
             self._drop(connection, items.c.collection_id == collection_id, _DELETED)
+            connection.execute(delete(documents).where(documents.c.collection_id == collection_id))
             connection.execute(delete(collections).where(collections.c.id == collection_id))
 
     def documents(

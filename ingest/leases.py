@@ -35,9 +35,10 @@ def this_process() -> str:
 
 def is_gone(owner: str) -> bool:
     """Whether the owner ran on this machine and has ended. Of other machines nothing is known: False."""
-    machine, process, started = owner.split("/")
+    machine, _, rest = owner.partition("/")
     if machine != _machine():
         return False
+    process, _, started = rest.partition("/")
     if _PROC.is_dir():
         return _started(int(process)) != started
     try:

@@ -71,15 +71,20 @@ class ParseStep:
         with _Returning(self._backlog, left, together=1), kept(lambda: self._backlog.renew(left), self._beat) as held:
             read: list[Read] = []
             written = self._timer()
-            while len(read) < len(left) and held():
-                read.append(self._read(left[len(read)]))
-                if len(read) == len(left) or self._timer() - written >= self._options.shown_seconds:
-                    self._write(left, read)
-                    written = self._timer()
+            try:
+                while len(read) < len(left) and held():
+                    read.append(self._read(left[len(read)]))
+                    if self._timer() - written >= self._options.shown_seconds:
+                        self._write(left, read)
+                        written = self._timer()
+            finally:  # whatever ended it, ended the next one: these are good
+                self._write(left, read)
         return len(claims)
 
     def _write(self, left: list[Claim], read: list[Read]) -> None:
         """Keeps what was read so far in one write, which costs the same for one document as for ten."""
+        if not read:
+            return
         self._versions.keep(self._backlog, read, self._chunker.fingerprint)
         self._told([each.claim.job_id for each in read])
         del left[: len(read)]

@@ -1,6 +1,7 @@
 """Small stages for tests of the machinery around them: no model, no native library, nothing random.
 
-A document is plain text, a passage per line. Its words steer the parser: BROKEN cannot be read, FATAL kills the process.
+A document is plain text, a passage per line. Words in it steer the parser: BROKEN cannot be read, FATAL kills the
+process, SURPRISE raises what nobody foresaw.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ DIMENSIONS = 8
 
 
 class PlainParser:
-    """Reads UTF-8. `pause` seconds are spent on each document."""
+    """Reads UTF-8. With a `gate`, each document waits until the test opens it."""
 
     def __init__(self, gate: Path | None = None) -> None:
         self.parsed: list[str] = []

@@ -51,10 +51,27 @@ def postgres_server() -> Generator[PostgresServer, None, None]:
             shutil.chown(folder, user.pw_uid, user.pw_gid)
             prefix = ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
         data = folder / "data"
-        initdb = [*prefix, str(_binary("initdb")), "-D", str(data), "-A", "trust", "-U", USER, "--no-sync", "-E", "UTF8"]
+        initdb = [
+            *prefix,
+            str(_binary("initdb")),
+            "-D",
+            str(data),
+            "-A",
+            "trust",
+            "-U",
+            USER,
+            "--no-sync",
+            "-E",
+            "UTF8",
+        ]
         subprocess.run(initdb, check=True, stdout=subprocess.DEVNULL, cwd=folder)
         port = _free_port()
-        settings = ["fsync=off", "listen_addresses=127.0.0.1", f"unix_socket_directories={folder}", "max_connections=50"]
+        settings = [
+            "fsync=off",
+            "listen_addresses=127.0.0.1",
+            f"unix_socket_directories={folder}",
+            "max_connections=50",
+        ]
         command = [*prefix, str(_binary("postgres")), "-D", str(data), "-p", str(port)]
         for setting in settings:
             command += ["-c", setting]

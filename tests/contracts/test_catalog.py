@@ -234,7 +234,7 @@ def test_documents_and_items_come_in_pages_without_gap_or_repetition(catalog: Ca
     seen: list[str] = []
     while page := catalog.documents(TENANT, "handbook", after=seen[-1] if seen else None, limit=3):
         seen += [document.id for document in page]
-    assert (len(seen), sorted(seen)) == (7, sorted({document for document in seen}))
+    assert (len(seen), sorted(seen)) == (7, sorted(set(seen)))
     names: list[str] = []
     while part := catalog.items(TENANT, job_id, after=len(names), limit=3):
         names += [item.name for item in part]
