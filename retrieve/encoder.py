@@ -66,6 +66,11 @@ class OnnxEncoder:
         """The model folder's fingerprint."""
         return self.model.fingerprint
 
+    @property
+    def max_tokens(self) -> int:
+        """Where a text is cut."""
+        return self.options.max_tokens
+
     def tokenize(self, text: str) -> list[int]:
         """Token ids with special tokens, `max_tokens` at most."""
         return self._tokenizer.encode(text).ids

@@ -128,7 +128,7 @@ class PostingsBuilder:
         self, frequencies: NDArray[np.int64], row_of: NDArray[np.int64], lengths: NDArray[np.int64]
     ) -> NDArray[np.float32]:
         k1, b = self.options.k1, self.options.b
-        average = max(float(lengths.mean()), 1.0) if len(lengths) else 1.0
+        average = (float(lengths.mean()) if len(lengths) else 0.0) or 1.0  # 0 only where there is nothing to score
         damping = k1 * (1 - b + b * lengths / average)
         return (frequencies / (frequencies + damping[row_of])).astype(np.float32)
 

@@ -12,13 +12,13 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.clock import Lap
 from retrieve.batching import BatchingLane, BatchingOptions, Place
-from retrieve.encoder import OnnxEncoder
 
 Vector = NDArray[np.float32]
 Ticket = Place[str, Vector]
@@ -47,6 +47,19 @@ class CacheCounts:
     entries: int
 
 
+class TextEncoder(Protocol):
+    """What is asked of an encoder; OnnxEncoder is one. `max_tokens` is where it cuts a text."""
+
+    @property
+    def fingerprint(self) -> str: ...
+    @property
+    def dimensions(self) -> int: ...
+    @property
+    def max_tokens(self) -> int: ...
+    def tokenize(self, text: str) -> list[int]: ...
+    def encode_ids(self, rows: Sequence[Sequence[int]]) -> NDArray[np.float32]: ...
+
+
 class Flight:
     """A text that is being encoded, and how many wait for it."""
 
@@ -65,7 +78,7 @@ class QueryEncoder:
 
     def __init__(
         self,
-        encoder: OnnxEncoder,
+        encoder: TextEncoder,
         options: QueryEncoderOptions | None = None,
         *,
         permits: AbstractContextManager[object] | None = None,
@@ -178,4 +191,4 @@ class QueryEncoder:
 
     def _size(self, text: str) -> int:
         """Tokens at a guess, without tokenising: four bytes make one, and two are special."""
-        return min(len(text.encode(errors="replace")) // 4 + 2, self._encoder.options.max_tokens)
+        return min(len(text.encode(errors="replace")) // 4 + 2, self._encoder.max_tokens)
