@@ -1,7 +1,6 @@
 """Stages that real worker processes open in tests (FLEETFOOT_STAGES=tests.worker_stages): small, but in a real child.
 
-numpy is imported where the real stages import native code, so that a test can see in which processes it is loaded. A
-file `gate` in the data folder makes every document wait until the test opens the gate.
+numpy is imported where the real stages import native code, so that a test can see in which processes it is loaded.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from tests.fakes_ingest import HashEncoder, LineChunker, PlainParser, PlainWrite
 def open_reading(options: IngestOptions) -> Generator[Reading, None, None]:
     _load_native_code()
     gate = options.storage.data / "gate"
-    yield Reading(PlainParser(gate if gate.is_dir() else None), LineChunker())
+    yield Reading(PlainParser(gate), LineChunker())
 
 
 @contextmanager
