@@ -100,6 +100,8 @@ class Crew:
         while (event := self._events.get()) is not None:
             if isinstance(event, FleetfootError):
                 raise event
+            if self._status(event) == os.EX_CONFIG:
+                raise Misconfigured(f"The {event} worker cannot start; the line above says why.")
             ended = self._ended[event]
             now = time.monotonic()
             if len(ended) == _RESTARTS and now - ended[0] < _RESTARTS_SECONDS:

@@ -28,6 +28,7 @@ from kombu.entity import Exchange, Queue
 
 from ingest.backlog import Due, Step
 from ingest.leases import LostLease
+from pipeline.errors import Misconfigured
 from workers.assembly import Encoder, Reader
 from workers.settings import WorkerSettings
 
@@ -98,22 +99,19 @@ def send(app: Any, due: Due) -> None:
     )
 
 
-def parsing_application(settings: WorkerSettings) -> Any:
-    """The application of the parse queue."""
-    app = application(settings)
+def parsing(app: Any, settings: WorkerSettings) -> Child[Reader]:
+    """Adds the tasks of the parse queue."""
     child = Child(lambda: Reader.open(settings))
 
     def parse(collection_id: str) -> None:
         child.opened.parsing.parse(collection_id)
 
     app.task(parse, name="fleetfoot.parse", max_retries=0)
-    child.open_after_fork()
-    return app
+    return child
 
 
-def encoding_application(settings: WorkerSettings) -> Any:
-    """The application of the encode queue."""
-    app = application(settings)
+def encoding(app: Any, settings: WorkerSettings) -> Child[Encoder]:
+    """Adds the tasks of the encode queue."""
     child = Child(lambda: Encoder.open(settings))
 
     def encode(collection_id: str) -> None:
@@ -124,8 +122,7 @@ def encoding_application(settings: WorkerSettings) -> Any:
 
     app.task(encode, name="fleetfoot.encode", max_retries=0)
     app.task(publish, name="fleetfoot.publish", max_retries=0, throws=(LostLease,))
-    child.open_after_fork()
-    return app
+    return child
 
 
 class Child(Generic[O]):
@@ -134,6 +131,7 @@ class Child(Generic[O]):
     def __init__(self, opener: Callable[[], AbstractContextManager[O]]) -> None:
         self._opener = opener
         self._stack = ExitStack()
+        self._refusals: tuple[int, int] | None = None
         self._opened: O | None = None
 
     @property
@@ -145,14 +143,27 @@ class Child(Generic[O]):
 
     def open_after_fork(self) -> None:
         """From now on each pool process opens when it starts, and closes when it ends."""
+        self._refusals = os.pipe()
+        os.set_blocking(self._refusals[0], False)
         signals.worker_process_init.connect(self._open, weak=False)
         signals.worker_process_shutdown.connect(self._close, weak=False)
+
+    def refused(self) -> bool:
+        """In the parent: whether a pool process said that its settings cannot work."""
+        try:
+            return self._refusals is not None and os.read(self._refusals[0], 1) != b""
+        except BlockingIOError:
+            return False
 
     def _open(self, **_: Any) -> None:
         try:
             self._opened = self._stack.enter_context(self._opener())
-        except Exception:
-            _log.exception("This worker cannot start; it ends.")
+        except Exception as error:
+            if isinstance(error, Misconfigured):
+                _log.error("This worker cannot start: %s", error)
+                os.write(self._refusals[1] if self._refusals else 2, b"!")
+            else:
+                _log.exception("This worker cannot start.")
             os.kill(os.getppid(), signal.SIGTERM)  # else the pool would start one process after the other
             raise
 
@@ -161,9 +172,14 @@ class Child(Generic[O]):
 
 
 def run(settings: WorkerSettings, role: Role) -> int:
-    """Runs the Celery worker of one role in this process until SIGTERM, and returns its exit status."""
+    """Runs the Celery worker of one role in this process until SIGTERM, and returns its exit status.
+
+    That is EX_CONFIG when a setting cannot work, so that nobody tries again.
+    """
     signals.setup_logging.connect(_keep_logging, weak=False)
-    app = parsing_application(settings) if role is Role.PARSE else encoding_application(settings)
+    app = application(settings)
+    child = parsing(app, settings) if role is Role.PARSE else encoding(app, settings)
+    child.open_after_fork()
     worker = app.Worker(
         hostname=f"{role}@{platform.node()}",
         queues=[role.queue],
@@ -175,7 +191,7 @@ def run(settings: WorkerSettings, role: Role) -> int:
         without_heartbeat=True,
     )
     worker.start()
-    return int(worker.exitcode or 0)
+    return os.EX_CONFIG if child.refused() else int(worker.exitcode or 0)
 
 
 def _keep_logging(**_: Any) -> None:

@@ -128,3 +128,9 @@ def claimed_by(site: Site) -> int:
     process = int(owner.split("/")[1])
     assert process != os.getpid()
     return process
+
+
+async def test_a_worker_whose_settings_cannot_work_ends_and_says_why(site: Site) -> None:
+    with site.workers(FLEETFOOT_STAGES="assembly", FLEETFOOT_EMBEDDER="nowhere") as workers:
+        assert workers.wait(60) != 0
+    assert "There is no model 'nowhere'" in site.log.read_text()
