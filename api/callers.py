@@ -183,11 +183,18 @@ def _from_this_machine(headers: Headers) -> None:
     Its requests carry its Origin; after DNS rebinding they carry its name as Host.
     """
     for name, url in (("Host", f"//{headers.get('host', 'localhost')}"), ("Origin", headers.get("origin"))):
-        if url is not None and not is_loopback(urlsplit(url).hostname or ""):
+        if url is not None and not is_loopback(_hostname(url)):
             raise NotAllowed(
                 f"Without a keys file only this machine is served, and this request's {name} is another: "
                 f"{url.removeprefix('//')}. Set FLEETFOOT_KEYS_FILE, or call http://127.0.0.1."
             )
+
+
+def _hostname(url: str) -> str:
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:  # an address that is none, such as one with half a bracket
+        return ""
 
 
 def allowed(*scopes: Scope) -> Any:

@@ -90,7 +90,7 @@ async def chat(
     an `error` event that ends the stream. Only with `stream_events` the headers leave before the first token.
     """
     asked = understood(body, stages.profiles, limits, visit.caller, visit.id, x_request_deadline_ms)
-    visit.promised, visit.profile, visit.met = asked.first_token, asked.profile, False
+    visit.promised, visit.profile = asked.first_token, asked.profile
     visit.remember_query(asked.query.text)
     telling = Telling(
         asked, visit, stages, request.app.state.options.streams, request.app.state.metrics, limits.catalog_deadline

@@ -7,12 +7,13 @@ for. Chunks of a stream share all but the choice, so the rest is encoded once.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping
 from typing import Any, cast
 
 from pydantic import BaseModel, ConfigDict, Field
-from pydantic_core import to_json
+from pydantic_core import PydanticSerializationError, to_json
 
 from api.timings import DegradedOut, TimingsOut
 from api.wire import PassageOut, QueryOut
@@ -104,7 +105,7 @@ class Completion:
         if token.logprobs is not None:
             _merge(self._logprobs.setdefault(token.index, {}), token.logprobs)
             choice["logprobs"] = token.logprobs
-        return self._head + to_json(choice, inf_nan_mode="null") + b"]}"
+        return self._head + _json(choice) + b"]}"
 
     def ends(self, extension: ExtensionOut, *, cut: bool) -> list[bytes]:
         """The chunks that end every choice, the extension in the last; a choice without an end was cut short."""
@@ -140,7 +141,7 @@ class Completion:
             usage=self._usage(),
             fleetfoot=extension,
         )
-        return body.model_dump_json().encode()
+        return _whole_json(body)
 
     def _choice(self, index: int, cut: bool) -> ChoiceOut:
         message = dict(self._messages.get(index, {"role": "assistant", "content": ""}))
@@ -162,6 +163,21 @@ class Completion:
         if self.usage.cached is not None:
             counted["prompt_tokens_details"] = {"cached_tokens": self.usage.cached}
         return counted
+
+
+def _json(choice: dict[str, object]) -> bytes:
+    """Some servers cut a character in two, and only escapes can pass such a half on."""
+    try:
+        return to_json(choice, inf_nan_mode="null")
+    except PydanticSerializationError:
+        return json.dumps(choice).encode()
+
+
+def _whole_json(body: CompletionOut) -> bytes:
+    try:
+        return body.model_dump_json().encode()
+    except PydanticSerializationError:
+        return json.dumps(body.model_dump(mode="python"), default=str).encode()
 
 
 def _merge(whole: dict[str, Any], delta: Mapping[str, object]) -> None:

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from api.limits import Limits
 from api.questions import Question, question
-from api.wire import AskedOfStages, overridden, promised, within
+from api.wire import AskedOfStages, check_text, overridden, promised, within
 from pipeline.errors import InvalidInput, NotFound, TooLarge
 from pipeline.passages import Caller, Query, Turn
 from pipeline.profile import Profile
@@ -87,6 +87,7 @@ def understood(
 
     Of a chat's deadline, finding gets a share, so that a model still has time for its first token.
     """
+    check_text(body.model, "model")
     collection, profile_name = split_model(body.model, profiles)
     profile = overridden(profiles[profile_name], body.retrieval, limits)
     within("total_deadline_ms", body.total_deadline_ms, limits.total_deadline * 1000)
@@ -138,6 +139,7 @@ def _question(body: ChatIn, turns: tuple[Turn, ...], limits: Limits) -> Question
             raise InvalidInput(
                 "'retrieval_query' is empty. Leave it out, or write what to look for.", field="retrieval_query"
             )
+        check_text(body.retrieval_query, "retrieval_query")
         if len(body.retrieval_query) > limits.query_characters:
             raise TooLarge(
                 f"'retrieval_query' has {len(body.retrieval_query)} characters, of {limits.query_characters} at most.",
@@ -157,6 +159,7 @@ def _question(body: ChatIn, turns: tuple[Turn, ...], limits: Limits) -> Question
 def _turn(message: MessageIn, place: int) -> Turn:
     extra = dict(message.model_extra or {})
     if not isinstance(message.content, list):
+        check_text(message.content or "", f"messages[{place}].content")
         return Turn(message.role, message.content or "", extra)
     texts: list[str] = []
     for number, part in enumerate(message.content):
@@ -166,5 +169,6 @@ def _turn(message: MessageIn, place: int) -> Turn:
             raise InvalidInput(
                 f'\'{field}\' is not a text part; only {{"type": "text"}} is understood here.', field=field
             )
+        check_text(text, f"messages[{place}].content[{number}]")
         texts.append(text)
     return Turn(message.role, "\n".join(texts), extra)

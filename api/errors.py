@@ -8,6 +8,7 @@ Clients such as the openai package retry by themselves. Where waiting helps they
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -18,7 +19,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic_core import ErrorDetails
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from api.visits import Visit
 from pipeline.errors import (
@@ -58,6 +59,8 @@ STATUS: dict[type[FleetfootError], int] = {
 KIND = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
 UPSTREAM_BLAMES_THE_REQUEST = frozenset({400, 404, 413, 422})
 UPSTREAM_IS_FULL = frozenset({429, 503})
+PARTS = frozenset({"body", "query", "path", "header"})
+BRANCHES = frozenset({"str", "int", "float", "bool"})
 UNEXPECTED = "Something unexpected went wrong here. It is in the log under this request's id"
 
 
@@ -77,6 +80,10 @@ class Problem:
         kind = KIND.get(self.status, "invalid_request_error" if self.status < 500 else "server_error")
         return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
 
+    def body(self) -> bytes:
+        """The envelope in ASCII: it may quote what was sent, and not all that JSON can say is Unicode."""
+        return json.dumps(self.envelope()).encode()
+
     def headers(self) -> dict[str, str]:
         """Retry-After in whole seconds and, as the openai package reads it, exactly."""
         headers: dict[str, str] = {}
@@ -92,7 +99,7 @@ class Problem:
     def response(self, visit: Visit) -> Response:
         """The response, with the code noted for the log and the metrics."""
         visit.code = self.code
-        return JSONResponse(self.envelope(), self.status, self.headers())
+        return Response(self.body(), self.status, self.headers(), "application/json")
 
 
 def problem(error: FleetfootError) -> Problem:
@@ -122,9 +129,14 @@ def unexpected(visit: Visit) -> Problem:
 
 
 def unusable(details: Sequence[ErrorDetails | dict[str, Any]]) -> Problem:
-    """What was sent does not have the documented shape; names the first field that does not, and counts the rest."""
-    first = details[0]
-    place = [part for part in first["loc"] if part not in {"body", "query", "path", "header"}]
+    """What was sent does not have the documented shape; names the first field that does not, and counts the rest.
+
+    Of a field that may have several shapes every one is told of; the deepest is the one that was meant.
+    """
+    begins = _place(details[0]["loc"])[:1]
+    same = [detail for detail in details if _place(detail["loc"])[:1] == begins]
+    first = max(same, key=lambda detail: len(_place(detail["loc"])))
+    place = _place(first["loc"])
     message = str(first["msg"]).removeprefix("Value error, ")
     if first["type"] == "json_invalid":
         reason = first.get("ctx", {}).get("error", message)
@@ -175,6 +187,12 @@ async def on_http_exception(request: Request, error: Exception) -> Response:
     response = found.response(visit)
     response.headers.update(dict(error.headers or {}))
     return response
+
+
+def _place(loc: Sequence[int | str]) -> list[int | str]:
+    """Where in what was sent: without FastAPI's name of the part, and pydantic's names of a union's branches."""
+    inside = loc[1:] if loc and loc[0] in PARTS else loc
+    return [part for part in inside if isinstance(part, int) or not (part in BRANCHES or "[" in part)]
 
 
 def _path(place: Sequence[int | str]) -> str:

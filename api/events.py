@@ -11,10 +11,9 @@ its own stream and holds nothing but its own connection; after `stall` seconds w
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
 from starlette.responses import Response
@@ -74,7 +73,7 @@ class EventSender:
     async def failed(self, told: Problem) -> None:
         """Tells of a failure in the middle, in the shape that OpenAI clients raise it from, and ends the stream."""
         try:
-            await self.event(json.dumps(told.envelope()).encode(), "error")
+            await self.event(told.body(), "error")
             await self.end()
         except ClientStalled:
             return  # hung up on; the failure stands in the log
@@ -93,14 +92,15 @@ class EventSender:
             pings.cancel()
 
     async def _ping(self) -> None:
-        while True:
-            idle = time.perf_counter() - self._last
-            if idle < self.options.ping:
-                await asyncio.sleep(self.options.ping - idle)
-            elif self.started:
-                await self._write(b": ping\n\n")
-            else:
-                self._last = time.perf_counter()
+        with suppress(ClientStalled):  # hung up on: the work is cancelled as for anybody who leaves
+            while True:
+                idle = time.perf_counter() - self._last
+                if idle < self.options.ping:
+                    await asyncio.sleep(self.options.ping - idle)
+                elif self.started:
+                    await self._write(b": ping\n\n")
+                else:
+                    self._last = time.perf_counter()
 
     async def _write(self, body: bytes, *, more: bool = True) -> None:
         began = time.perf_counter()

@@ -8,6 +8,7 @@ from math import inf
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from api.visits import Visit
+from pipeline.errors import OutOfTime
 
 SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, inf)
 TOKENS_A_SECOND = (1.0, 2.0, 5.0, 10.0, 20.0, 35.0, 50.0, 75.0, 100.0, 150.0, 250.0, 500.0, 1000.0, inf)
@@ -78,8 +79,9 @@ class Metrics:
             self._left.inc()
         elif visit.code:
             self._errors.labels(visit.code).inc()
-        if visit.promised is not None and visit.met is not None:
-            self._deadlines.labels("yes" if visit.met else "no").inc()
+        met = False if visit.code == OutOfTime.code else visit.met
+        if visit.promised is not None and met is not None:
+            self._deadlines.labels("yes" if met else "no").inc()
 
     def _seconds(self, name: str, text: str, *labels: str) -> Histogram:
         return Histogram(f"fleetfoot_{name}_seconds", text, labels, buckets=SECONDS, registry=self.registry)

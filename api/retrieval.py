@@ -20,6 +20,7 @@ from api.wire import (
     ErrorOut,
     PassageOut,
     QueryOut,
+    check_text,
     named_profile,
     overridden,
     passages_out,
@@ -98,7 +99,7 @@ async def retrieve(
     profile = overridden(named_profile(stages.profiles, asked.profile), asked, limits)
     deadline = promised(asked.deadline_ms, x_request_deadline_ms, limits.deadline) or profile.deadline
     texts = _texts(asked, limits)
-    visit.promised, visit.profile, visit.met = deadline, asked.profile, False
+    visit.promised, visit.profile = deadline, asked.profile
     visit.remember_query("\n".join(texts))
     collections = _collections(asked, limits)
     queries = [Query(text, visit.caller, collections, profile, request_id=visit.id) for text in texts]
@@ -142,6 +143,7 @@ def _texts(asked: RetrieveIn, limits: Limits) -> list[str]:
         raise InvalidInput("'query' is an empty list. Send one query or several.", field="query")
     for place, text in enumerate(texts):
         field = "query" if isinstance(asked.query, str) else f"query[{place}]"
+        check_text(text, field)
         if not text.strip():
             raise InvalidInput(f"'{field}' is empty. Write what to look for.", field=field)
         if len(text) > limits.query_characters:
@@ -159,4 +161,6 @@ def _collections(asked: RetrieveIn, limits: Limits) -> tuple[str, ...]:
         )
     names = tuple(dict.fromkeys([asked.collection] if asked.collection is not None else asked.collections or []))
     within("collections", len(names), limits.collections)
+    for name in names:
+        check_text(name, "collection")
     return names

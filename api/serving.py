@@ -9,12 +9,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Generator
-from contextlib import AbstractAsyncContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import ceil
 
 import uvicorn
-import uvloop
 from fastapi import FastAPI
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import HANDLED_SIGNALS
@@ -120,21 +119,6 @@ async def serve(app: FastAPI, options: ServingOptions, *, on_start: Callable[[st
         if on_start is not None:
             on_start(f"http://{f'[{options.host}]' if ':' in options.host else options.host}:{port}")
         await serving.serve([listening])
-
-
-def run(
-    opening: Callable[[], AbstractAsyncContextManager[FastAPI]],
-    options: ServingOptions,
-    *,
-    on_start: Callable[[str], None] | None = None,
-) -> None:
-    """Opens the app on uvloop, serves it until a signal, and closes it again."""
-
-    async def open_and_serve() -> None:
-        async with opening() as app:
-            await serve(app, options, on_start=on_start)
-
-    uvloop.run(open_and_serve())
 
 
 def listen(options: ServingOptions) -> socket.socket:

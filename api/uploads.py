@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request
@@ -120,25 +121,26 @@ async def upload(
     its first document.
     """
     uploads = await _uploads(request, limits)
-    if not uploads:
-        raise InvalidInput("The body has no documents. Send at least one.", field="documents")
     tenant = visit.caller.tenant
-    job = await ask_catalog(stages, visit, limits.upload_deadline, lambda it: it.accept(tenant, collection, uploads))
+    job = await ask_catalog(stages, visit, limits.upload_deadline, lambda it: it.accept(tenant, collection, uploads()))
     await stages.nudge.nudge()
     body = job_out(job).model_dump_json().encode()
     return Response(body, 202, {"Location": f"/v1/jobs/{job.id}"}, "application/json")
 
 
-async def _uploads(request: Request, limits: Limits) -> list[Upload]:
+async def _uploads(request: Request, limits: Limits) -> Callable[[], list[Upload]]:
+    """Reads the body, and returns what makes uploads of it: a large JSON body is not parsed on the event loop."""
     declared = request.headers.get("content-type", "")
     kind = declared.partition(";")[0].strip().lower()
     try:
         if kind == "multipart/form-data":
-            return await uploads_of_parts(declared, request.stream(), limits)
+            uploads = await uploads_of_parts(declared, request.stream(), limits)
+            return partial(_some, uploads)
         if kind in NDJSON:
-            return await _of_lines(request.stream(), limits)
+            uploads = await _of_lines(request.stream(), limits)
+            return partial(_some, uploads)
         if kind in {"application/json", ""}:
-            return _of_json(await request.body(), limits)
+            return partial(_of_json, await request.body(), limits)
     except ClientDisconnect:
         raise InvalidInput("The body ended before all of it had come. Send it again.", field="body") from None
     raise InvalidInput(
@@ -150,14 +152,16 @@ async def _uploads(request: Request, limits: Limits) -> list[Upload]:
 
 async def _of_lines(body: AsyncIterator[bytes], limits: Limits) -> list[Upload]:
     uploads: list[Upload] = []
-    rest = b""
+    rest = bytearray()
     async for chunk in body:
-        *lines, rest = (rest + chunk).split(b"\n")
-        for line in lines:
-            _add_line(line, uploads, limits)
+        *ends, begun = chunk.split(b"\n")
+        for end in ends:
+            _add_line(bytes(rest + end), uploads, limits)
+            rest.clear()
+        rest += begun
         if len(rest) > limits.file:
             raise _too_long(f"documents[{len(uploads)}]", limits)
-    _add_line(rest, uploads, limits)
+    _add_line(bytes(rest), uploads, limits)
     return uploads
 
 
@@ -185,6 +189,12 @@ def _of_json(body: bytes, limits: Limits) -> list[Upload]:
     for place, each in enumerate(uploads):
         if len(each.content) > limits.file:
             raise _too_long(f"documents[{place}]", limits)
+    return uploads
+
+
+def _some(uploads: list[Upload]) -> list[Upload]:
+    if not uploads:
+        raise InvalidInput("The body has no documents. Send at least one.", field="documents")
     return uploads
 
 

@@ -153,6 +153,12 @@ def within(field: str, asked: float | None, limit: float) -> None:
         raise InvalidInput(f"'{field}' is {asked:g}, and this service gives at most {limit:g}.", field=field)
 
 
+def check_text(text: str, field: str) -> None:
+    """Raises InvalidInput for half a surrogate pair: JSON can say it, and no file or index can hold it."""
+    if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+        raise InvalidInput(f"'{field}' has half of a surrogate pair in it. Send valid Unicode.", field=field)
+
+
 def promised(body_ms: float | None, header_ms: str | None, limit: float) -> float | None:
     """The deadline that was asked for, in seconds: of the body's and the header's the earlier; None for neither."""
     if header_ms is not None:

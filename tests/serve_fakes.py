@@ -8,12 +8,11 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 
-from fastapi import FastAPI
+import uvloop
 
 from api.assembly import DoorOptions, create_app
-from api.serving import ServingOptions, log_to_stderr, run
+from api.serving import ServingOptions, log_to_stderr, serve
 from pipeline.lane import Lane, LaneOptions
 from pipeline.passages import Prompt, Token
 from tests.fakes_api import FakeStages
@@ -32,15 +31,14 @@ class Talker:
         yield Token(finish_reason="stop")
 
 
-@asynccontextmanager
-async def opening() -> AsyncGenerator[FastAPI, None]:
-    """The app, with a lane that is closed after it."""
-    words = int(sys.argv[2]) if len(sys.argv) > 2 else 20
+async def main(grace: float, words: int) -> None:
+    """Serves until a signal comes, and says when everything is closed."""
     with Lane(LaneOptions("catalog")) as lane:
-        yield create_app(FakeStages(lane, generator=Talker(words)), DoorOptions())
-    print("closed", flush=True)  # noqa: T201  what the test waits for
+        app = create_app(FakeStages(lane, generator=Talker(words)), DoorOptions())
+        await serve(app, ServingOptions(port=0, grace=grace), on_start=lambda url: print(url, flush=True))  # noqa: T201
+    print("closed", flush=True)  # noqa: T201
 
 
 if __name__ == "__main__":
     log_to_stderr()
-    run(opening, ServingOptions(port=0, grace=float(sys.argv[1])), on_start=lambda url: print(url, flush=True))  # noqa: T201
+    uvloop.run(main(float(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 20))

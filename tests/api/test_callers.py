@@ -114,7 +114,12 @@ def test_a_bucket_fills_again_evenly() -> None:
 
 @pytest.mark.parametrize(
     "headers",
-    [{"Origin": "https://elsewhere.example"}, {"Host": "elsewhere.example:8080"}, {"Origin": "null"}],
+    [
+        {"Origin": "https://elsewhere.example"},
+        {"Host": "elsewhere.example:8080"},
+        {"Origin": "null"},
+        {"Origin": "http://[::1"},
+    ],
 )
 async def test_without_keys_web_pages_of_other_sites_are_kept_out(headers: dict[str, str]) -> None:
     async with Running() as service:

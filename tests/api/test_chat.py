@@ -325,6 +325,10 @@ async def test_finding_leaves_the_model_its_share_of_the_deadline() -> None:
         ({"total_deadline_ms": 1e12}, "total_deadline_ms"),
         ({"retrieval_query": " "}, "retrieval_query"),
         ({"stream": "perhaps"}, "stream"),
+        ({"messages": "Hello"}, "messages"),
+        ({"messages": [{"role": "user", "content": 5}]}, "messages[0].content"),
+        ({"messages": [{"role": "user", "content": "\udfff"}]}, "messages[0].content"),
+        ({"model": "\udfff"}, "model"),
     ],
 )
 async def test_a_request_that_cannot_be_used_names_the_field(body: dict[str, object], field: str) -> None:

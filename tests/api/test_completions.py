@@ -80,6 +80,13 @@ def test_an_empty_answer_is_an_answer_and_one_cut_short_says_so() -> None:
     assert json.loads(only)["choices"][0]["delta"] == {"role": "assistant", "content": ""}
 
 
+def test_half_a_character_is_passed_on_as_it_came() -> None:
+    completion = Completion("r", "handbook")
+    chunk = json.loads(completion.add(Token("\ud83d", {"content": "\ud83d"})) or b"")
+    assert chunk["choices"][0]["delta"]["content"] == "\ud83d"
+    assert json.loads(completion.whole(EXTENSION, cut=False))["choices"][0]["message"]["content"] == "\ud83d"
+
+
 def test_only_the_first_chunk_of_a_choice_has_a_role() -> None:
     completion = Completion("r", "handbook", include_usage=True)
     first, second = (json.loads(completion.add(Token(word, {"content": word})) or b"") for word in ("a", "b"))

@@ -81,7 +81,7 @@ async def test_a_deadline_in_body_or_header_bounds_the_response(way: str) -> Non
     ):
         assert response.status == 504
         assert "Raise deadline_ms" in (await response.json())["error"]["message"]
-    assert retriever.gate.left.is_set()
+    assert retriever.gate.left.is_set() is retriever.gate.reached.is_set()
 
 
 async def test_an_overloaded_search_says_when_to_come_back_or_not_to() -> None:
@@ -131,6 +131,11 @@ async def test_an_unknown_collection_or_profile_names_the_known() -> None:
         ({"search": {"candidates": 100_000}}, 400, "search.candidates"),
         ({"rerank": {"depth": 10_000}}, 400, "rerank.depth"),
         ({"unknown": 1}, 400, "unknown"),
+        ({"query": "\ud800"}, 400, "query"),
+        ({"query": 5}, 400, "query"),
+        ({"query": ["a", 5]}, 400, "query[1]"),
+        ({"\ud800": 5}, 400, "body"),
+        ({"collection": "\ud800"}, 400, "collection"),
     ],
 )
 async def test_a_request_that_cannot_be_used_names_the_field(body: dict[str, object], status: int, field: str) -> None:
