@@ -82,11 +82,12 @@ def _by_words(sample: str, profiles: Mapping[str, str]) -> str | None:
         return None
     sets = {language: frozenset(listed.split()) for language, listed in profiles.items()}
     shared = Counter(word for listed in sets.values() for word in listed)
+    letters = Counter(sample.lower())
     counts = Counter(words)
     scores: dict[str, float] = {}
     shares: dict[str, float] = {}
     for language, listed in sets.items():
-        own = sum(sample.lower().count(letter) for letter in _LETTERS.get(language, ""))
+        own = sum(letters[letter] for letter in _LETTERS.get(language, ""))
         found = {word: counts[word] for word in listed if word in counts}
         scores[language] = sum(count / shared[word] for word, count in found.items()) + own / 2
         shares[language] = (sum(found.values()) + own / 2) / len(words)

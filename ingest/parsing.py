@@ -72,11 +72,13 @@ class Parsing:
 
 
 def _title(upload: Upload, reading: Reading, blocks: tuple[Block, ...]) -> str:
-    """What the sender says, else the format, else the first heading, else the name without folder and extension."""
+    """What the sender says (nothing, too), else the format, else the first heading, else the name's stem."""
     said = upload.metadata.get("title")
-    first = next((block.heading[0] for block in blocks if block.heading), "")
+    if isinstance(said, str):
+        return clean_line(said)[:_LONGEST_TITLE]
+    first = next((block.heading[0] for block in blocks if block.heading), "") if reading.headed else ""
     stem = PurePosixPath(upload.name.split("?", 1)[0].rstrip("/")).stem
-    titles = (clean_line(title) for title in (said if isinstance(said, str) else "", reading.title, first, stem))
+    titles = (clean_line(title) for title in (reading.title, first, stem))
     return next((title for title in titles if title), upload.name)[:_LONGEST_TITLE]
 
 

@@ -32,7 +32,7 @@ def sections_of(blocks: Iterable[Block]) -> list[Section]:
 
 
 def merged(sections: Iterable[Section], minimum: int, capacity: int, count: Callable[[str], int]) -> list[Section]:
-    """Joins a tiny section to its neighbour under the same top heading, as long as the result fits.
+    """Joins a tiny section to its neighbour under the same top heading, or a preamble to its first section, if it fits.
 
     What the joined heading path no longer says is put above each part, so that nothing loses its heading.
     """
@@ -55,7 +55,8 @@ def merged(sections: Iterable[Section], minimum: int, capacity: int, count: Call
 
 def _may_join(parts: list[Section], sizes: list[int], section: Section, size: int, minimum: int, capacity: int) -> bool:
     tiny = size < minimum or sizes[-1] < minimum
-    return tiny and parts[-1].heading[:1] == section.heading[:1] and sum(sizes) + size <= capacity
+    related = parts[-1].heading[:1] == section.heading[:1] or not parts[0].heading  # what precedes all headings
+    return tiny and related and sum(sizes) + size <= capacity
 
 
 def _section(heading: tuple[str, ...], blocks: list[Block]) -> Section:

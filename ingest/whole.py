@@ -15,9 +15,13 @@ _CHARACTERS_PER_TOKEN = 100  # at most looked at; WordPiece takes longer words f
 
 @dataclass(frozen=True, slots=True)
 class WholeOptions:
-    """`tokens` that title and text have together at most; None keeps all and leaves cutting to the encoder."""
+    """`tokens` that title and text have together at most; None keeps all and leaves cutting to the encoder.
 
-    tokens: int | None = 256
+    None is how BM25 is measured on these sets. Cut at 256 tokens, nDCG@10 of BM25 fell from .6863 to .6737 (SciFact)
+    and from .3661 to .3618 (Cranfield).
+    """
+
+    tokens: int | None = None
 
 
 class WholeChunker:

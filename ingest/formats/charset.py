@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import re
 
 from charset_normalizer import from_bytes
 
@@ -23,6 +24,7 @@ _CANDIDATES = [
 ]  # fmt: skip
 _SAMPLE = 64 * 1024
 _FEW = 0.06  # German and French have 2 to 5 % of letters outside ASCII, Czech and Turkish 9 to 15 %
+_CONTROLS = re.compile("[\x00-\x08\x0e-\x19\x1c-\x1f]")
 _MAY_BE_CONTROL = 0.01
 
 
@@ -43,8 +45,7 @@ def decode(content: bytes, name: str, declared: str | None = None) -> str:
     else:
         text = content.decode(unmarked, errors="replace")
     head = text[:_SAMPLE]
-    controls = sum(character < " " and character not in "\t\n\v\f\r\x1a\x1b" for character in head)
-    if controls > _MAY_BE_CONTROL * len(head):
+    if len(_CONTROLS.findall(head)) > _MAY_BE_CONTROL * len(head):
         raise Unparsable(
             f"'{name}' is not text, nor a PDF or DOCX file: it holds binary data. "
             "Send Markdown, text, HTML, PDF, DOCX, CSV or JSONL."

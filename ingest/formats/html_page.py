@@ -37,7 +37,7 @@ def read_html(upload: Upload, _: ParsingOptions) -> Reading:
     blocks = _blocks(root if main is None else main) or _blocks(root)
     if main is None and _size(blocks) > _SMALL:
         blocks = _without_boilerplate(text, blocks)
-    return Reading(blocks, _title(root), (root.get("lang") or "").lower()[:2] or None)
+    return Reading(blocks, _title(root), language=(root.get("lang") or "").lower()[:2] or None)
 
 
 def _blocks(root: Element) -> tuple[Block, ...]:

@@ -25,7 +25,7 @@ def read_json_lines(upload: Upload, _: ParsingOptions) -> Reading:
         headings.enter(1, _word(record.get("title")))
         text = next((_word(record[key]) for key in _TEXT if record.get(key)), "")
         headings.add("\n\n".join(part for part in (text, pairs_text(_pairs(record))) if part.strip()))
-    return Reading(headings.blocks())
+    return Reading(headings.blocks(), headed=False)
 
 
 def looks_like_json_lines(head: str) -> bool:

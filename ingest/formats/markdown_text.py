@@ -26,8 +26,8 @@ def read_markdown(upload: Upload, _: ParsingOptions) -> Reading:
     return Reading(
         page.headings.blocks(),
         front.word("title"),
-        front.word("language", "lang").lower() or None,
-        front.without("title", "language", "lang"),
+        language=front.word("language", "lang").lower() or None,
+        metadata=front.without("title", "language", "lang"),
     )
 
 

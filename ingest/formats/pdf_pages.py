@@ -13,6 +13,7 @@ from pypdf.errors import DependencyError, PyPdfError
 from ingest.cleaning import even_lines, joined_hyphens, unwrapped
 from ingest.formats.headings import Headings
 from ingest.formats.reading import ParsingOptions, Reading
+from ingest.formats.running_lines import without_running_lines
 from pipeline.errors import Unparsable
 from pipeline.passages import Upload
 
@@ -28,8 +29,9 @@ def read_pdf(upload: Upload, _: ParsingOptions) -> Reading:
         reader = _opened(upload)
         outline = list(_outline(reader, reader.outline, 1))
         headings = Headings()
-        for number, page in enumerate(reader.pages, start=1):
-            _add_page(headings, page.extract_text(), number, [entry[1:] for entry in outline if entry[0] == number])
+        pages = without_running_lines([even_lines(page.extract_text()) for page in reader.pages])
+        for number, page in enumerate(pages, start=1):
+            _add_page(headings, page, number, [entry[1:] for entry in outline if entry[0] == number])
         title = (reader.metadata.title if reader.metadata else None) or ""
     except DependencyError as error:
         raise _encrypted(upload.name) from error
@@ -72,7 +74,7 @@ def _outline(reader: PdfReader, entries: list[Any], level: int) -> Iterator[tupl
 
 def _add_page(headings: Headings, text: str, number: int, begun: list[tuple[int, str]]) -> None:
     """Cuts the page where the text shows a heading that begins on it; one that it does not show begins the page."""
-    rest = even_lines(text)
+    rest = text
     for level, title in begun:
         words = [re.escape(word) for word in title.split()]
         shown = re.search(r"^[ \t]*(?:[\d.]+\s+)?" + r"\s+".join(words) + r"[ \t]*$", rest, re.MULTILINE)

@@ -32,11 +32,13 @@ class ParsingOptions:
 class Reading:
     """A document as its format tells it, not yet cleaned.
 
-    `title` is what the format declares as such, empty where it declares none. `language` is declared, too, and
+    `title` is what the format declares as such, empty where it declares none: then the first heading is taken. A
+    format whose headings are not the document's own says so by `headed=False`. `language` is declared, too, and
     believed only where the text itself does not tell.
     """
 
     blocks: tuple[Block, ...]
     title: str = ""
+    headed: bool = True
     language: str | None = None
     metadata: Metadata = field(default_factory=dict[str, Scalar | tuple[Scalar, ...]])

@@ -17,6 +17,7 @@ from ingest.cleaning import clean, clean_line, joined_hyphens, unwrapped
         ("ﬁne\u00a0 \tＡＢ  ｶﾞ", "fine AB ガ"),
         ("10² m, H₂O, 1½ cups, Acme™", "10² m, H₂O, 1½ cups, Acme™"),
         ("e\u0301", "é"),
+        ("ＡＢＣ１２、每个星期六，好！（是）", "ABC12、每个星期六，好！（是）"),
         ("zero\u200bwidth \ufeffmark, so\u00adft, \u202ereversed\u202c", "zerowidth mark, soft, reversed"),
         ("hidden\U000e0041\U000e0042 tags and\ufe0f selectors", "hidden tags and selectors"),
         ("a\x00b\x07c\ud800d", "abcd"),

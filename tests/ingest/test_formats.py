@@ -157,6 +157,21 @@ def test_words_divided_at_a_pdf_line_end_are_joined():
     ]
 
 
+def test_running_heads_and_page_numbers_are_read_once_or_not_at_all():
+    bodies = ("The rack is oiled in May.", "The plough leaves at four.", "The lamps are lit at dusk.")
+    pages = [["Workshop paper", body, "12 apples", f"Page {n}", f"{n} / 3"] for n, body in enumerate(bodies, start=1)]
+    text = "\n".join(texts(parse("a.pdf", documents.pdf(pages))))
+    assert all(body in text for body in bodies)
+    assert (text.count("Workshop paper"), text.count("Page"), text.count("/ 3"), text.count("apples")) == (1, 1, 0, 3)
+
+
+def test_a_first_line_that_stands_alone_heads_a_text():
+    titled = parse("a.txt", "LOST SOMETHING?\n\nAsk at counter 3.")
+    assert (titled.title, titled.blocks) == ("LOST SOMETHING?", (Block("Ask at counter 3.", ("LOST SOMETHING?",)),))
+    assert parse("a.txt", "Ask at counter 3.\n\nOr at 4.").title == "a"
+    assert parse("a.txt", "LOST SOMETHING?").title == "a"
+
+
 def test_a_pdf_title_that_a_program_made_up_is_not_used():
     assert parse("notes.pdf", documents.pdf([["Text"]], title="Microsoft Word - x1.doc")).title == "notes"
 
@@ -209,6 +224,7 @@ def test_json_lines_keep_titles_as_headings_and_other_fields_as_text():
         '{"text": "Ask first.", "title": "Rule 1", "metadata": {"team": "hr"}}\n\n{"text": "Then go.", "year": 2024}\n'
     )
     document = parse("rules.jsonl", lines)
+    assert document.title == "rules"
     assert document.blocks == (Block("Ask first.\n\nteam: hr", ("Rule 1",)), Block("Then go.\n\nyear: 2024"))
 
 

@@ -47,6 +47,7 @@ def test_the_format_is_told_by_content_then_name_then_declaration(name, content,
 def test_a_title_comes_from_the_sender_then_the_format_then_a_heading_then_the_name():
     content = b"---\ntitle: Front\n---\n# Heading\n\nText"
     assert Parsing().parse(Upload("a/file.md", content, metadata={"title": "Sent"}), "d").title == "Sent"
+    assert Parsing().parse(Upload("a/file.md", content, metadata={"title": ""}), "d").title == ""
     assert parse("a/file.md", content).title == "Front"
     assert parse("a/file.md", b"# Heading\n\nText").title == "Heading"
     assert parse("a/my.file.md", b"Text").title == "my.file"
