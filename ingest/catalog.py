@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, and_, delete, func, insert, literal, select, update
+from sqlalchemy import Connection, and_, delete, insert, select, update
 
 from ingest.accepting import check_collection, check_uploads, content_hash, document_id
-from ingest.database import Database, Query, Record, packed, unpacked
+from ingest.database import Database, packed
+from ingest.holdings import collection_of, document_of, documents_of, listed, name_of, under_way
 from ingest.progress import FINAL, job_items, jobs_of
-from ingest.schema import collections, documents, generations, items, jobs, uploads, versions
+from ingest.schema import collections, documents, generations, items, jobs, uploads
 from pipeline.errors import NotFound
 from pipeline.jobs import Collection, DocumentInfo, ItemState, Job, JobItem
 from pipeline.passages import Upload
@@ -92,11 +93,11 @@ class Catalog:
         A document that is accepted but not yet published may be named too. Raises NotFound for an unknown one.
         """
         with self.database.writing() as connection:
-            collection_id = self._id(connection, tenant, collection)
+            collection_id = self._locked(connection, tenant, collection)
             rows = [
                 {
                     "document_id": each,
-                    "name": self._name(connection, collection_id, each),
+                    "name": name_of(connection, collection_id, each),
                     "action": "remove",
                     "media_type": None,
                     "metadata": "{}",
@@ -107,6 +108,30 @@ class Catalog:
                 for each in dict.fromkeys(document_ids)
             ]
             return self._promise(connection, tenant, collection, collection_id, "remove", rows, ())
+
+    def refresh(self, tenant: str, collection: str) -> Job:
+        """Accepts that every published document be cut anew, from the text as it was parsed: the chunker has changed.
+
+        What comes out the same costs nothing. Raises NotFound.
+        """
+        with self.database.writing() as connection:
+            collection_id = self._locked(connection, tenant, collection)
+            # Documents with an upload under way will be cut by the new chunker anyway.
+            query = documents_of(collection_id).where(documents.c.id.not_in(under_way(collection_id)))
+            rows = [
+                {
+                    "document_id": row.id,
+                    "name": row.name,
+                    "action": "refresh",
+                    "media_type": row.media_type,
+                    "metadata": row.metadata,
+                    "content_hash": row.content_hash,
+                    "size": 0,
+                    "state": ItemState.ACCEPTED,
+                }
+                for row in connection.execute(query.order_by(documents.c.id))
+            ]
+            return self._promise(connection, tenant, collection, collection_id, "refresh", rows, ())
 
     def cancel(self, tenant: str, job_id: str) -> Job:
         """Stops what is not published yet; what is, stays. A finished job is returned as it is. Raises NotFound."""
@@ -141,8 +166,8 @@ class Catalog:
     def collections(self, tenant: str) -> tuple[Collection, ...]:
         """By name."""
         with self.database.reading() as connection:
-            found = connection.execute(_listed().where(collections.c.tenant == tenant).order_by(collections.c.name))
-            return tuple(_collection(row) for row in found)
+            found = connection.execute(listed().where(collections.c.tenant == tenant).order_by(collections.c.name))
+            return tuple(collection_of(row) for row in found)
 
     def published(self) -> tuple[tuple[str, str], ...]:
         """Tenant and name of every collection that has a generation."""
@@ -153,11 +178,11 @@ class Catalog:
     def collection(self, tenant: str, name: str) -> Collection:
         """Raises NotFound."""
         with self.database.reading() as connection:
-            query = _listed().where(and_(collections.c.tenant == tenant, collections.c.name == name))
+            query = listed().where(and_(collections.c.tenant == tenant, collections.c.name == name))
             row = connection.execute(query).one_or_none()
             if row is None:
                 raise self._unknown(connection, tenant, name)
-            return _collection(row)
+            return collection_of(row)
 
     def delete_collection(self, tenant: str, name: str) -> None:
         """Forgets the collection at once and cancels its jobs; a sweep frees the space. Raises NotFound."""
@@ -172,21 +197,21 @@ class Catalog:
     ) -> tuple[DocumentInfo, ...]:
         """Published documents in the order of their ids, from the one behind `after` on."""
         with self.database.reading() as connection:
-            query = _published(self._id(connection, tenant, collection)).order_by(documents.c.id).limit(limit)
+            query = documents_of(self._id(connection, tenant, collection)).order_by(documents.c.id).limit(limit)
             if after is not None:
                 query = query.where(documents.c.id > after)
-            return tuple(_document(row) for row in connection.execute(query))
+            return tuple(document_of(row) for row in connection.execute(query))
 
     def document(self, tenant: str, collection: str, document_id: str) -> DocumentInfo:
         """A published document. Raises NotFound."""
         with self.database.reading() as connection:
-            query = _published(self._id(connection, tenant, collection))
+            query = documents_of(self._id(connection, tenant, collection))
             row = connection.execute(query.where(documents.c.id == document_id)).one_or_none()
             if row is None:
                 raise NotFound(
                     "document", document_id, connection.scalars(query.with_only_columns(documents.c.id).limit(10))
                 )
-            return _document(row)
+            return document_of(row)
 
     def current(self, tenant: str, collection: str) -> GenerationRef | None:
         """The generation that serves, or None before the first. Raises NotFound for an unknown collection."""
@@ -210,7 +235,7 @@ class Catalog:
     def _found_or_made(self, connection: Connection, tenant: str, name: str) -> str:
         row = {"id": uuid.uuid4().hex[:16], "tenant": tenant, "name": name, "created": self.now()}
         self.database.add_missing(connection, collections, [row])
-        return self._id(connection, tenant, name)
+        return self._locked(connection, tenant, name)
 
     def _promise(
         self,
@@ -253,6 +278,12 @@ class Catalog:
             raise NotFound("job", job_id, connection.scalars(latest))
         return jobs_of(connection, [row])[0]
 
+    def _locked(self, connection: Connection, tenant: str, name: str) -> str:
+        """One at a time adds to a collection, so that items are numbered in the order in which they are committed."""
+        collection_id = self._id(connection, tenant, name)
+        connection.execute(select(collections.c.id).where(collections.c.id == collection_id).with_for_update())
+        return collection_id
+
     def _id(self, connection: Connection, tenant: str, name: str) -> str:
         query = select(collections.c.id).where(and_(collections.c.tenant == tenant, collections.c.name == name))
         found: str | None = connection.scalar(query)
@@ -263,72 +294,3 @@ class Catalog:
     def _unknown(self, connection: Connection, tenant: str, name: str) -> NotFound:
         known = select(collections.c.name).where(collections.c.tenant == tenant).order_by(collections.c.name).limit(10)
         return NotFound("collection", name, connection.scalars(known))
-
-    def _name(self, connection: Connection, collection_id: str, document_id: str) -> str:
-        """The name of a document that is published or on its way."""
-        pending = select(items.c.name).where(
-            and_(
-                items.c.collection_id == collection_id,
-                items.c.document_id == document_id,
-                items.c.action == "add",
-                items.c.state.not_in(FINAL),
-            )
-        )
-        live = _published(collection_id).where(documents.c.id == document_id).with_only_columns(versions.c.name)
-        found: str | None = connection.scalar(live) or connection.scalar(pending.limit(1))
-        if found is None:
-            known = select(documents.c.id).where(documents.c.collection_id == collection_id).limit(10)
-            raise NotFound("document", document_id, connection.scalars(known))
-        return found
-
-
-def _listed() -> Query:
-    """Collections with what each holds."""
-    held = (
-        select(
-            documents.c.collection_id,
-            func.count(literal(1)).label("documents"),
-            func.sum(versions.c.passages).label("passages"),
-        )
-        .join_from(documents, versions, versions.c.id == documents.c.version_id)
-        .group_by(documents.c.collection_id)
-        .subquery()
-    )
-    return select(
-        collections.c.tenant,
-        collections.c.name,
-        collections.c.generation,
-        collections.c.created,
-        func.coalesce(held.c.documents, 0).label("documents"),
-        func.coalesce(held.c.passages, 0).label("passages"),
-    ).select_from(collections.outerjoin(held, held.c.collection_id == collections.c.id))
-
-
-def _collection(row: Record) -> Collection:
-    return Collection(row.tenant, row.name, int(row.documents), int(row.passages), row.generation, row.created)
-
-
-def _published(collection_id: str) -> Query:
-    return (
-        select(documents.c.id, documents.c.updated, *(versions.c[name] for name in _SHOWN))
-        .join_from(documents, versions, versions.c.id == documents.c.version_id)
-        .where(documents.c.collection_id == collection_id)
-    )
-
-
-_SHOWN = ("name", "title", "media_type", "language", "metadata", "content_hash", "passages", "tokens")
-
-
-def _document(row: Record) -> DocumentInfo:
-    return DocumentInfo(
-        id=row.id,
-        name=row.name,
-        title=row.title,
-        media_type=row.media_type,
-        language=row.language,
-        passages=row.passages,
-        tokens=row.tokens,
-        content_hash=row.content_hash,
-        updated=row.updated,
-        metadata=unpacked(row.metadata),
-    )

@@ -12,6 +12,7 @@ from pipeline.errors import InvalidInput, NotFound
 from pipeline.jobs import ItemState, JobState
 from pipeline.passages import Upload
 from tests.conftest import Now
+from tests.fakes_ingest import LineChunker
 from tests.ingesting import TENANT, Workshop, ingest, searchable, uploads
 
 
@@ -269,3 +270,26 @@ def test_the_same_documents_make_the_same_generation_in_whatever_order_they_came
     ingest(workshop, "two", c="z")
     ingest(workshop, "two", b="y", a="x")
     assert searchable(catalog, "one") == searchable(catalog, "two") == ["x", "y", "z"]
+
+
+def test_another_chunker_cuts_anew_what_was_parsed_before(catalog: Catalog) -> None:
+    ingest(Workshop(catalog), "handbook", a="one\ntwo", b="three")
+    other = Workshop(catalog, chunker=LineChunker("lines-2"))
+    job = catalog.refresh(TENANT, "handbook")
+    other.work()
+    done = catalog.job(TENANT, job.id)
+    assert (done.kind, done.state, done.counts) == ("refresh", JobState.DONE, {ItemState.PUBLISHED: 2})
+    assert (other.parser.parsed, other.encoder.encoded) == ([], [])
+    assert searchable(catalog, "handbook") == ["one", "three", "two"]
+    again = catalog.refresh(TENANT, "handbook")
+    other.work()
+    assert catalog.job(TENANT, again.id).counts == {ItemState.UNCHANGED: 2}
+
+
+def test_cutting_anew_never_brings_back_what_is_being_replaced(catalog: Catalog) -> None:
+    ingest(Workshop(catalog), "handbook", a="old", b="other")
+    catalog.accept(TENANT, "handbook", uploads(a="new"))
+    job = catalog.refresh(TENANT, "handbook")
+    Workshop(catalog, chunker=LineChunker("lines-2")).work()
+    assert job.total == 1
+    assert searchable(catalog, "handbook") == ["new", "other"]

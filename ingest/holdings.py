@@ -1,0 +1,89 @@
+"""What a collection holds, as its owner sees it: published documents, and how many there are."""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection, and_, func, literal, select
+
+from ingest.database import Query, Record, unpacked
+from ingest.progress import FINAL
+from ingest.schema import collections, documents, items, versions
+from pipeline.errors import NotFound
+from pipeline.jobs import Collection, DocumentInfo
+
+
+def listed() -> Query:
+    """Collections with what each holds."""
+    held = (
+        select(
+            documents.c.collection_id,
+            func.count(literal(1)).label("documents"),
+            func.sum(versions.c.passages).label("passages"),
+        )
+        .join_from(documents, versions, versions.c.id == documents.c.version_id)
+        .group_by(documents.c.collection_id)
+        .subquery()
+    )
+    return select(
+        collections.c.tenant,
+        collections.c.name,
+        collections.c.generation,
+        collections.c.created,
+        func.coalesce(held.c.documents, 0).label("documents"),
+        func.coalesce(held.c.passages, 0).label("passages"),
+    ).select_from(collections.outerjoin(held, held.c.collection_id == collections.c.id))
+
+
+def collection_of(row: Record) -> Collection:
+    """From a row of `listed`."""
+    return Collection(row.tenant, row.name, int(row.documents), int(row.passages), row.generation, row.created)
+
+
+def documents_of(collection_id: str) -> Query:
+    """The published documents of a collection, each with the version that is shown."""
+    return (
+        select(documents.c.id, documents.c.updated, *(versions.c[name] for name in _SHOWN))
+        .join_from(documents, versions, versions.c.id == documents.c.version_id)
+        .where(documents.c.collection_id == collection_id)
+    )
+
+
+_SHOWN = ("name", "title", "media_type", "language", "metadata", "content_hash", "passages", "tokens")
+
+
+def document_of(row: Record) -> DocumentInfo:
+    """From a row of `documents_of`."""
+    return DocumentInfo(
+        id=row.id,
+        name=row.name,
+        title=row.title,
+        media_type=row.media_type,
+        language=row.language,
+        passages=row.passages,
+        tokens=row.tokens,
+        content_hash=row.content_hash,
+        updated=row.updated,
+        metadata=unpacked(row.metadata),
+    )
+
+
+def under_way(collection_id: str) -> Query:
+    """Ids of documents that an upload or a removal is about to change."""
+    return select(items.c.document_id).where(and_(items.c.collection_id == collection_id, items.c.state.not_in(FINAL)))
+
+
+def name_of(connection: Connection, collection_id: str, document_id: str) -> str:
+    """The name of a document that is published or on its way. Raises NotFound, naming some that are published."""
+    live = documents_of(collection_id).where(documents.c.id == document_id).with_only_columns(versions.c.name)
+    pending = select(items.c.name).where(
+        and_(
+            items.c.document_id == document_id,
+            items.c.document_id.in_(under_way(collection_id)),
+            items.c.collection_id == collection_id,
+            items.c.action == "add",
+        )
+    )
+    found: str | None = connection.scalar(live) or connection.scalar(pending.limit(1))
+    if found is None:
+        known = select(documents.c.id).where(documents.c.collection_id == collection_id).limit(10)
+        raise NotFound("document", document_id, connection.scalars(known))
+    return found
