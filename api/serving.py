@@ -122,18 +122,24 @@ async def serve(app: FastAPI, options: ServingOptions, *, on_start: Callable[[st
 
 
 def listen(options: ServingOptions) -> socket.socket:
-    """Takes the address; connections queue from here on. Raises Misconfigured, naming it, where that fails."""
+    """Takes the address; connections queue from here on. Raises Misconfigured, naming it, where that fails.
+
+    The protocol is named because asyncio turns Nagle's algorithm off only for sockets that say TCP: without it every
+    response waits 40 ms for the client's delayed acknowledgement.
+    """
+    family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
-        return socket.create_server(
-            (options.host, options.port),
-            family=socket.AF_INET6 if ":" in options.host else socket.AF_INET,
-            backlog=options.backlog,
-        )
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((options.host, options.port))
+        listening.listen(options.backlog)
     except OSError as error:
+        listening.close()
         raise Misconfigured(
             f"FLEETFOOT_HOST={options.host}, FLEETFOOT_PORT={options.port}: {error.strerror or error}. "
             "Choose another port, or stop what uses this one."
         ) from error
+    return listening
 
 
 def log_to_stderr(level: int = logging.INFO) -> None:
