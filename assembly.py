@@ -94,7 +94,8 @@ class RequestOptions:
 
 @dataclass(frozen=True, slots=True)
 class IngestOptions:
-    """How documents are read, cut and encoded. `chunker` is `sentences`, or `whole` for one passage a document."""
+    """How documents are read, cut and encoded. `chunker` is `sentences`, or `whole` for one passage
+    a document, of which the encoder reads as much as it can and lexical search all."""
 
     storage: StorageOptions
     embedder: str = "default"
@@ -220,7 +221,7 @@ def open_reading(options: IngestOptions) -> Generator[Reading]:
         case "sentences":
             chunker = SentenceChunker.open(tokenizer, ChunkOptions(tokens=options.chunk_tokens))
         case "whole":
-            chunker = WholeChunker.open(tokenizer, WholeOptions(tokens=options.chunk_tokens))
+            chunker = WholeChunker.open(tokenizer, WholeOptions())
         case unknown:
             raise Misconfigured(f"FLEETFOOT_CHUNKER={unknown} is unknown; use 'sentences' or 'whole'.")
     with IsolatedParser() as parser:

@@ -88,7 +88,7 @@ def clients(proof: Proof, data: Path) -> None:
             times = streaming.arrivals(running.url, "handbook")
             gaps = [1000 * (later - earlier) for earlier, later in pairwise(times)]
             apart = sum(gap > streaming.BETWEEN_MS / 4 for gap in gaps) / max(len(gaps), 1)
-            proof.at_least("curl -N: events that arrive one by one", apart, 0.8, f" of {len(times)} events")
+            proof.at_least(f"curl -N: share of {len(times)} events that arrive apart", apart, 0.8)
             print(
                 f"      median gap {median(gaps):.0f} ms; the model server leaves {streaming.BETWEEN_MS} ms", flush=True
             )

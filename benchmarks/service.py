@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from subprocess import Popen
 
-from fleetfoot.models import add_default
-
 from fleetfoot.demo import until_ready
 from fleetfoot.processes import child
+from retrieve.model_library import ModelLibrary
 from workers.broker import EmbeddedRedis
 
 
@@ -33,7 +32,7 @@ class Service:
 def service(data: Path, port: int, *, settings: Mapping[str, str] | None = None) -> Generator[Service]:
     """Starts everything and waits until it is ready; ends it all in reverse."""
     data.mkdir(parents=True, exist_ok=True)
-    add_default(data)
+    ModelLibrary(data / "models").add("default")
     url = f"http://127.0.0.1:{port}"
     with EmbeddedRedis.open() as redis:
         environment = {
