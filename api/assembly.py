@@ -20,7 +20,7 @@ from api.events import StreamOptions
 from api.leaving import Leaving
 from api.limits import Limits
 from api.metrics import Metrics
-from api.service import Stages
+from api.service import Behind, Stages
 from api.uploads import DocumentsIn
 from pipeline.errors import FleetfootError
 
@@ -51,15 +51,11 @@ def create_app(stages: Stages, options: DoorOptions, metrics: Metrics | None = N
         title="fleetfoot", version=options.version, description=DESCRIPTION, docs_url=None, redoc_url=None,
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"}, redirect_slashes=False,
     )  # fmt: skip
-    app.state.stages = stages
-    app.state.options = options
+    behind = Behind(stages, options.limits, options.streams, metrics or Metrics(), asyncio.Event())
     app.state.callers = callers
-    app.state.metrics = metrics or Metrics()
-    app.state.closing = asyncio.Event()
+    app.state.behind = behind
     app.add_middleware(Leaving)
-    app.add_middleware(
-        Door, callers=callers, metrics=app.state.metrics, limits=options.limits, closing=app.state.closing
-    )
+    app.add_middleware(Door, callers=callers, behind=behind)
     app.add_exception_handler(FleetfootError, on_fleetfoot_error)
     app.add_exception_handler(RequestValidationError, on_invalid_request)
     app.add_exception_handler(HTTPException, on_http_exception)

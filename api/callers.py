@@ -24,14 +24,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
-from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from fastapi import Depends
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.datastructures import Headers
 
-from api.visits import Visit, Visiting
+from api.visits import Visit
 from pipeline.errors import Misconfigured, NotAllowed, QuotaUsedUp, Unauthenticated
 from pipeline.passages import Caller, Scope
 
@@ -195,17 +193,3 @@ def _hostname(url: str) -> str:
         return urlsplit(url).hostname or ""
     except ValueError:  # an address that is none, such as one with half a bracket
         return ""
-
-
-def allowed(*scopes: Scope) -> Any:
-    """A dependency that lets callers through whose key has one of the scopes."""
-
-    async def check(visit: Visiting) -> None:
-        if not visit.caller.scopes.intersection(scopes):
-            wanted = " or ".join(f"'{scope}'" for scope in scopes)
-            raise NotAllowed(f"This needs a key with the scope {wanted}. Ask the service's operator for one.")
-
-    return Depends(check)
-
-
-Reading = Annotated[None, allowed(Scope.READ)]

@@ -8,16 +8,14 @@ from fastapi import APIRouter, Body, Header, Path, Request
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from api.callers import Reading
 from api.completions import CompletionOut
 from api.conversations import ChatIn, models_of, understood
 from api.events import Told
-from api.limits import Limits
-from api.service import Behind, Limited, Stages, ask_catalog
+from api.service import Inside, enter
 from api.telling import Telling
-from api.visits import Visit, Visiting
 from api.wire import ErrorOut
 from pipeline.errors import NotFound
+from pipeline.passages import Scope
 
 router = APIRouter(tags=["chat"])
 
@@ -78,10 +76,6 @@ class ModelsOut(BaseModel):
 async def chat(
     body: Annotated[ChatIn, Body(openapi_examples=EXAMPLES)],
     request: Request,
-    visit: Visiting,
-    stages: Behind,
-    limits: Limited,
-    _: Reading,
     x_request_deadline_ms: Annotated[str | None, Header(description="As `deadline_ms`; the earlier holds.")] = None,
 ) -> Response:
     """Answers from a collection, with citations, as an OpenAI chat completion.
@@ -89,44 +83,40 @@ async def chat(
     The first token is awaited before anything is sent: a late one is a 504, a full service a 503. What fails later is
     an `error` event that ends the stream. Only with `stream_events` the headers leave before the first token.
     """
-    asked = understood(body, stages.profiles, limits, visit.caller, visit.id, x_request_deadline_ms)
+    here = enter(request, Scope.READ)
+    visit = here.visit
+    asked = understood(body, here.stages.profiles, here.limits, visit.caller, visit.id, x_request_deadline_ms)
     visit.promised, visit.profile = asked.first_token, asked.profile
     visit.remember_query(asked.query.text)
-    telling = Telling(
-        asked, visit, stages, request.app.state.options.streams, request.app.state.metrics, limits.catalog_deadline
-    )
+    telling = Telling(asked, here)
     return Told(telling.stream) if asked.stream else await telling.whole()
 
 
 @router.get("/v1/models", responses={200: {"model": ModelsOut}, "default": {"model": ErrorOut}})
-async def models(visit: Visiting, stages: Behind, limits: Limited, _: Reading) -> Response:
+async def models(request: Request) -> Response:
     """Every collection, with each profile that it can be answered with."""
-    return _json(ModelsOut(data=await _models(visit, stages, limits)))
+    return _json(ModelsOut(data=await _models(enter(request, Scope.READ))))
 
 
 @router.get("/v1/models/{model}", responses={200: {"model": ModelOut}, "default": {"model": ErrorOut}})
 async def model(
     model: Annotated[str, Path(openapi_examples={"a collection": {"value": "handbook"}})],
-    visit: Visiting,
-    stages: Behind,
-    limits: Limited,
-    _: Reading,
+    request: Request,
 ) -> Response:
     """One of them."""
-    known = await _models(visit, stages, limits)
+    known = await _models(enter(request, Scope.READ))
     for each in known:
         if each.id == model:
             return _json(each)
     raise NotFound("model", model, [each.id for each in known])
 
 
-async def _models(visit: Visit, stages: Stages, limits: Limits) -> list[ModelOut]:
-    tenant = visit.caller.tenant
-    collections = await ask_catalog(stages, visit, limits.catalog_deadline, lambda it: it.collections(tenant))
+async def _models(here: Inside) -> list[ModelOut]:
+    collections = await here.catalog(lambda it: it.collections(here.tenant))
     return [
-        ModelOut(id=name, created=int(each.created), owned_by=tenant)
+        ModelOut(id=name, created=int(each.created), owned_by=here.tenant)
         for each in collections
-        for name in models_of([each.name], stages.profiles)
+        for name in models_of([each.name], here.stages.profiles)
     ]
 
 

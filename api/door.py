@@ -21,8 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.callers import Callers
 from api.errors import problem, unexpected
-from api.limits import Limits
-from api.metrics import Metrics
+from api.service import Behind
 from api.timings import server_timing
 from api.visits import Visit, request_id
 from pipeline.errors import FleetfootError, TooLarge
@@ -40,14 +39,12 @@ failures = logging.getLogger("fleetfoot.failures")
 class Door:
     """Pure ASGI middleware, the outermost one."""
 
-    def __init__(
-        self, app: ASGIApp, callers: Callers, metrics: Metrics, limits: Limits, closing: asyncio.Event
-    ) -> None:
+    def __init__(self, app: ASGIApp, callers: Callers, behind: Behind) -> None:
         self.app = app
         self.callers = callers
-        self.metrics = metrics
-        self.limits = limits
-        self.closing = closing
+        self.metrics = behind.metrics
+        self.limits = behind.limits
+        self.closing = behind.closing
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

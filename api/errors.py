@@ -21,7 +21,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from api.visits import Visit
+from api.visits import Visit, visit_of
 from pipeline.errors import (
     Conflict,
     Damaged,
@@ -155,27 +155,24 @@ def unusable(details: Sequence[ErrorDetails | dict[str, Any]]) -> Problem:
 
 async def on_fleetfoot_error(request: Request, error: Exception) -> Response:
     """Errors raised on purpose, wherever in a route."""
-    visit: Visit = request.scope["state"]["visit"]
     if not isinstance(error, FleetfootError):
         raise error
-    return problem(error).response(visit)
+    return problem(error).response(visit_of(request))
 
 
 async def on_invalid_request(request: Request, error: Exception) -> Response:
     """Bodies and parameters that do not have the documented shape."""
-    visit: Visit = request.scope["state"]["visit"]
     if not isinstance(error, RequestValidationError):
         raise error
-    return unusable(error.errors()).response(visit)
+    return unusable(error.errors()).response(visit_of(request))
 
 
 async def on_http_exception(request: Request, error: Exception) -> Response:
     """What the framework raises: unknown addresses and methods, and whatever broke while the body was read."""
-    visit: Visit = request.scope["state"]["visit"]
     if not isinstance(error, HTTPException):
         raise error
     if isinstance(error.__cause__, FleetfootError):
-        return problem(error.__cause__).response(visit)
+        return problem(error.__cause__).response(visit_of(request))
     words = {
         404: f"There is nothing at {request.method} {request.url.path}. GET / lists what there is.",
         405: f"{request.url.path} does not know {request.method}. See /openapi.json for what it knows.",
@@ -184,7 +181,7 @@ async def on_http_exception(request: Request, error: Exception) -> Response:
     code = HTTPStatus(error.status_code).phrase.lower().replace(" ", "_")
     message = words.get(error.status_code, str(error.detail))
     found = Problem(error.status_code, message, "invalid_request" if error.status_code == 400 else code)
-    response = found.response(visit)
+    response = found.response(visit_of(request))
     response.headers.update(dict(error.headers or {}))
     return response
 

@@ -36,7 +36,7 @@ class StreamOptions:
 
     ping: float = 15.0
     stall: float = 30.0
-    inter_token: float = 30.0
+    inter_token: float = 20.0
 
 
 class ClientStalled(FleetfootError):

@@ -12,8 +12,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from api.metrics import Metrics
-from api.service import Behind
+from api.service import enter
 from pipeline.errors import FleetfootError
 
 router = APIRouter(tags=["health"])
@@ -54,8 +53,9 @@ class ReadyOut(BaseModel):
 
 
 @router.get("/", responses={200: {"model": RootOut}})
-async def root(request: Request, stages: Behind) -> Response:
+async def root(request: Request) -> Response:
     """Name, version, and links."""
+    stages = enter(request).stages
     links = {
         "openapi": "/openapi.json",
         "models": "/v1/models",
@@ -82,14 +82,15 @@ async def alive() -> Response:
 
 
 @router.get("/readyz", responses={200: {"model": ReadyOut}, 503: {"model": ReadyOut}})
-async def ready(request: Request, stages: Behind) -> Response:
+async def ready(request: Request) -> Response:
     """Ready: models, index, broker and model server, each with its reason. 503 when one of them is not."""
-    names = list(stages.checks)
-    results = await asyncio.gather(*(_checked(stages.checks[name]) for name in names))
+    here = enter(request)
+    names = list(here.stages.checks)
+    results = await asyncio.gather(*(_checked(here.stages.checks[name]) for name in names))
     checks = dict(zip(names, results, strict=True))
     working = all(check.ok for check in checks.values())
     status: Literal["ready", "not_ready", "closing"] = "ready" if working else "not_ready"
-    if request.app.state.closing.is_set():
+    if here.behind.closing.is_set():
         status = "closing"
     body = ReadyOut(status=status, checks=checks)
     return Response(body.model_dump_json().encode(), 200 if status == "ready" else 503, media_type="application/json")
@@ -103,8 +104,7 @@ async def ready(request: Request, stages: Behind) -> Response:
 )
 async def metrics(request: Request) -> Response:
     """For Prometheus."""
-    measured: Metrics = request.app.state.metrics
-    return Response(measured.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+    return Response(enter(request).behind.metrics.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 
 async def _checked(check: Callable[[], Awaitable[str]]) -> CheckOut:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from api.callers import Reading, allowed
 from api.jobs import JobOut, job_out
-from api.service import Behind, Limited, ask_catalog
-from api.visits import Visiting
+from api.service import Inside, enter
 from api.wire import ErrorOut, MetadataOut
 from pipeline.jobs import Collection, DocumentInfo
 from pipeline.passages import Scope
@@ -68,33 +66,30 @@ class DocumentsOut(BaseModel):
 
 
 @router.get("/v1/collections", responses={200: {"model": CollectionsOut}, "default": {"model": ErrorOut}})
-async def collections(visit: Visiting, stages: Behind, limits: Limited, _: Reading) -> Response:
+async def collections(request: Request) -> Response:
     """All collections."""
-    tenant = visit.caller.tenant
-    found = await ask_catalog(stages, visit, limits.catalog_deadline, lambda it: it.collections(tenant))
+    here = enter(request, Scope.READ)
+    found = await here.catalog(lambda it: it.collections(here.tenant))
     return _json(CollectionsOut(data=[_collection(each) for each in found]))
 
 
 @router.get("/v1/collections/{collection}", responses={200: {"model": CollectionOut}, "default": {"model": ErrorOut}})
-async def collection_(
-    collection: CollectionName, visit: Visiting, stages: Behind, limits: Limited, _: Reading
-) -> Response:
+async def collection_(collection: CollectionName, request: Request) -> Response:
     """One collection."""
-    tenant = visit.caller.tenant
-    found = await ask_catalog(stages, visit, limits.catalog_deadline, lambda it: it.collection(tenant, collection))
+    here = enter(request, Scope.READ)
+    found = await here.catalog(lambda it: it.collection(here.tenant, collection))
     return _json(_collection(found))
 
 
 @router.delete(
     "/v1/collections/{collection}",
     responses={200: {"model": DeletedOut}, "default": {"model": ErrorOut}},
-    dependencies=[allowed(Scope.ADMIN)],
 )
-async def delete_collection(collection: CollectionName, visit: Visiting, stages: Behind, limits: Limited) -> Response:
+async def delete_collection(collection: CollectionName, request: Request) -> Response:
     """Forgets a collection with all its documents, and cancels its jobs."""
-    tenant = visit.caller.tenant
-    await ask_catalog(stages, visit, limits.catalog_deadline, lambda it: it.delete_collection(tenant, collection))
-    await stages.nudge.nudge()
+    here = enter(request, Scope.ADMIN)
+    await here.catalog(lambda it: it.delete_collection(here.tenant, collection))
+    await here.stages.nudge.nudge()
     return _json(DeletedOut(name=collection))
 
 
@@ -103,20 +98,14 @@ async def delete_collection(collection: CollectionName, visit: Visiting, stages:
 )
 async def documents(
     collection: CollectionName,
-    visit: Visiting,
-    stages: Behind,
-    limits: Limited,
-    _: Reading,
+    request: Request,
     after: Annotated[str | None, Query(description="An id; the page begins behind it.")] = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> Response:
     """The documents of a collection, by id."""
-    tenant = visit.caller.tenant
-    found = await ask_catalog(
-        stages,
-        visit,
-        limits.catalog_deadline,
-        lambda it: it.documents(tenant, collection, after=after, limit=limit),
+    here = enter(request, Scope.READ)
+    found = await here.catalog(
+        lambda it: it.documents(here.tenant, collection, after=after, limit=limit),
     )
     following = found[-1].id if len(found) == limit else None
     return _json(DocumentsOut(data=[_document(each) for each in found], next=following))
@@ -126,14 +115,10 @@ async def documents(
     "/v1/collections/{collection}/documents/{document_id}",
     responses={200: {"model": DocumentOut}, "default": {"model": ErrorOut}},
 )
-async def document(
-    collection: CollectionName, document_id: DocumentId, visit: Visiting, stages: Behind, limits: Limited, _: Reading
-) -> Response:
+async def document(collection: CollectionName, document_id: DocumentId, request: Request) -> Response:
     """One document."""
-    tenant = visit.caller.tenant
-    found = await ask_catalog(
-        stages, visit, limits.catalog_deadline, lambda it: it.document(tenant, collection, document_id)
-    )
+    here = enter(request, Scope.READ)
+    found = await here.catalog(lambda it: it.document(here.tenant, collection, document_id))
     return _json(_document(found))
 
 
@@ -141,36 +126,29 @@ async def document(
     "/v1/collections/{collection}/documents/{document_id}",
     status_code=202,
     responses={202: {"model": JobOut}, "default": {"model": ErrorOut}},
-    dependencies=[allowed(Scope.INGEST)],
 )
-async def delete_document(
-    collection: CollectionName, document_id: DocumentId, visit: Visiting, stages: Behind, limits: Limited
-) -> Response:
+async def delete_document(collection: CollectionName, document_id: DocumentId, request: Request) -> Response:
     """Removes a document; it is gone from search when the job is done."""
-    return await _removed(collection, [document_id], visit, stages, limits)
+    return await _removed(collection, [document_id], enter(request, Scope.INGEST))
 
 
 @router.delete(
     "/v1/collections/{collection}/documents",
     status_code=202,
     responses={202: {"model": JobOut}, "default": {"model": ErrorOut}},
-    dependencies=[allowed(Scope.INGEST)],
 )
 async def delete_documents(
     collection: CollectionName,
-    visit: Visiting,
-    stages: Behind,
-    limits: Limited,
+    request: Request,
     ids: Annotated[list[str], Query(alias="id", min_length=1, max_length=1000, description="Repeat for each.")],
 ) -> Response:
     """Removes several documents at once."""
-    return await _removed(collection, ids, visit, stages, limits)
+    return await _removed(collection, ids, enter(request, Scope.INGEST))
 
 
-async def _removed(collection: str, ids: list[str], visit: Visiting, stages: Behind, limits: Limited) -> Response:
-    tenant = visit.caller.tenant
-    job = await ask_catalog(stages, visit, limits.catalog_deadline, lambda it: it.remove(tenant, collection, ids))
-    await stages.nudge.nudge()
+async def _removed(collection: str, ids: list[str], here: Inside) -> Response:
+    job = await here.catalog(lambda it: it.remove(here.tenant, collection, ids))
+    await here.stages.nudge.nudge()
     body = job_out(job).model_dump_json().encode()
     return Response(body, 202, {"Location": f"/v1/jobs/{job.id}"}, "application/json")
 

@@ -11,11 +11,9 @@ from pydantic import BaseModel
 from starlette.responses import Response
 from starlette.types import Send
 
-from api.callers import allowed
 from api.errors import problem
-from api.events import ClientStalled, EventSender, StreamOptions, Told
-from api.service import Behind, Limited, Stages, ask_catalog
-from api.visits import Visit, Visiting
+from api.events import ClientStalled, EventSender, Told
+from api.service import Inside, enter
 from api.wire import ErrorOut
 from pipeline.errors import FleetfootError
 from pipeline.jobs import ItemState, Job, JobItem, JobState
@@ -69,53 +67,42 @@ class ItemsOut(BaseModel):
 @router.get(
     "/v1/jobs",
     responses={200: {"model": JobsOut}, "default": {"model": ErrorOut}},
-    dependencies=[allowed(Scope.READ, Scope.INGEST)],
 )
 async def jobs(
-    visit: Visiting,
-    stages: Behind,
-    limits: Limited,
+    request: Request,
     collection: Annotated[str | None, Query(examples=["handbook"])] = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 50,
 ) -> Response:
     """The latest jobs, of one collection or of all."""
-    tenant = visit.caller.tenant
-    found = await ask_catalog(
-        stages, visit, limits.catalog_deadline, lambda it: it.jobs(tenant, collection, limit=limit)
-    )
+    here = enter(request, Scope.READ, Scope.INGEST)
+    found = await here.catalog(lambda it: it.jobs(here.tenant, collection, limit=limit))
     return _json(JobsOut(data=[job_out(each) for each in found]))
 
 
 @router.get(
     "/v1/jobs/{job_id}",
     responses={200: {"model": JobOut}, "default": {"model": ErrorOut}},
-    dependencies=[allowed(Scope.READ, Scope.INGEST)],
 )
-async def job(job_id: JobId, visit: Visiting, stages: Behind, limits: Limited) -> Response:
+async def job(job_id: JobId, request: Request) -> Response:
     """How far a job is."""
-    tenant = visit.caller.tenant
-    found = await ask_catalog(stages, visit, limits.catalog_deadline, lambda it: it.job(tenant, job_id))
+    here = enter(request, Scope.READ, Scope.INGEST)
+    found = await here.catalog(lambda it: it.job(here.tenant, job_id))
     return _json(job_out(found))
 
 
 @router.get(
     "/v1/jobs/{job_id}/items",
     responses={200: {"model": ItemsOut}, "default": {"model": ErrorOut}},
-    dependencies=[allowed(Scope.READ, Scope.INGEST)],
 )
 async def items(
     job_id: JobId,
-    visit: Visiting,
-    stages: Behind,
-    limits: Limited,
+    request: Request,
     after: Annotated[int, Query(ge=0, examples=[0])] = 0,
     limit: Annotated[int, Query(ge=1, le=1000)] = 500,
 ) -> Response:
     """The documents of a job, in the order in which they were sent."""
-    tenant = visit.caller.tenant
-    found = await ask_catalog(
-        stages, visit, limits.catalog_deadline, lambda it: it.items(tenant, job_id, after=after, limit=limit)
-    )
+    here = enter(request, Scope.READ, Scope.INGEST)
+    found = await here.catalog(lambda it: it.items(here.tenant, job_id, after=after, limit=limit))
     following = after + len(found) if len(found) == limit else None
     return _json(ItemsOut(data=[_item(each) for each in found], next=following))
 
@@ -123,13 +110,12 @@ async def items(
 @router.post(
     "/v1/jobs/{job_id}/cancel",
     responses={200: {"model": JobOut}, "default": {"model": ErrorOut}},
-    dependencies=[allowed(Scope.INGEST)],
 )
-async def cancel(job_id: JobId, visit: Visiting, stages: Behind, limits: Limited) -> Response:
+async def cancel(job_id: JobId, request: Request) -> Response:
     """Stops what is not published yet; what is published stays. A finished job is returned as it is."""
-    tenant = visit.caller.tenant
-    found = await ask_catalog(stages, visit, limits.catalog_deadline, lambda it: it.cancel(tenant, job_id))
-    await stages.nudge.nudge()
+    here = enter(request, Scope.INGEST)
+    found = await here.catalog(lambda it: it.cancel(here.tenant, job_id))
+    await here.stages.nudge.nudge()
     return _json(job_out(found))
 
 
@@ -139,16 +125,15 @@ async def cancel(job_id: JobId, visit: Visiting, stages: Behind, limits: Limited
         200: {"description": "Server-sent events.", "content": {"text/event-stream": {"example": EVENTS_EXAMPLE}}},
         "default": {"model": ErrorOut},
     },
-    dependencies=[allowed(Scope.READ, Scope.INGEST)],
 )
-async def events(job_id: JobId, request: Request, visit: Visiting, stages: Behind, limits: Limited) -> Response:
+async def events(job_id: JobId, request: Request) -> Response:
     """A job as it goes: an event `progress` whenever it has moved, `done` when it is final, and then the end."""
-    follow = _Follow(job_id, visit, stages, limits.catalog_deadline, request.app.state.closing)
+    here = enter(request, Scope.READ, Scope.INGEST)
+    follow = _Follow(job_id, here)
     first = await follow.read()
-    streams: StreamOptions = request.app.state.options.streams
 
     async def story(send: Send) -> None:
-        await follow.tell(first, EventSender(send, visit, streams))
+        await follow.tell(first, EventSender(send, here.visit, here.behind.streams))
 
     return Told(story)
 
@@ -156,18 +141,15 @@ async def events(job_id: JobId, request: Request, visit: Visiting, stages: Behin
 class _Follow:
     """Reads the job again whenever it may have moved; the service's closing ends it early."""
 
-    def __init__(self, job_id: str, visit: Visit, stages: Stages, deadline: float, closing: asyncio.Event) -> None:
+    def __init__(self, job_id: str, here: Inside) -> None:
         self.job_id = job_id
-        self.visit = visit
-        self.stages = stages
-        self.deadline = deadline
-        self.closing = closing
+        self.here = here
+        self.visit = here.visit
         self.moved = asyncio.Event()
 
     async def read(self) -> Job:
-        tenant = self.visit.caller.tenant
         self.visit.clocks.clear()  # a long stream reads many times; only the last lap is worth reporting
-        return await ask_catalog(self.stages, self.visit, self.deadline, lambda it: it.job(tenant, self.job_id))
+        return await self.here.catalog(lambda it: it.job(self.here.tenant, self.job_id))
 
     async def tell(self, job: Job, sender: EventSender) -> None:
         listening = asyncio.create_task(self._listen())
@@ -187,7 +169,7 @@ class _Follow:
 
     async def _until_final(self, job: Job, sender: EventSender) -> None:
         await self._show(job, sender)
-        while job.state not in FINAL and not self.closing.is_set():
+        while job.state not in FINAL and not self.here.behind.closing.is_set():
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_AGAIN):
                     await self.moved.wait()
@@ -203,7 +185,7 @@ class _Follow:
     async def _listen(self) -> None:
         """Without notices the job is still read every few seconds: progress comes later, and nothing is lost."""
         with suppress(FleetfootError):
-            async with aclosing(self.stages.notices.watch(self.job_id)) as notices:
+            async with aclosing(self.here.stages.notices.watch(self.job_id)) as notices:
                 async for _ in notices:
                     self.moved.set()
 

@@ -32,4 +32,3 @@ class Limits:
     finding_share: float = 0.5
     catalog_deadline: float = 15.0
     upload_deadline: float = 300.0
-    page: int = 1000

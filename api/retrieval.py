@@ -6,15 +6,13 @@ import asyncio
 import time
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Header
+from fastapi import APIRouter, Body, Header, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
-from api.callers import Reading
 from api.limits import Limits
-from api.service import Behind, Limited, Stages
+from api.service import Inside, enter
 from api.timings import DegradedOut, TimingsOut, degraded_out, timings_out
-from api.visits import Visit, Visiting
 from api.wire import (
     AskedOfStages,
     ErrorOut,
@@ -29,7 +27,7 @@ from api.wire import (
     within,
 )
 from pipeline.errors import InvalidInput, TooLarge
-from pipeline.passages import Query
+from pipeline.passages import Query, Scope
 
 router = APIRouter(tags=["retrieve"])
 
@@ -86,43 +84,43 @@ class RetrieveOut(BaseModel):
 @router.post("/v1/retrieve", responses={200: {"model": RetrieveOut}, "default": {"model": ErrorOut}})
 async def retrieve(
     asked: Annotated[RetrieveIn, Body(openapi_examples=EXAMPLES)],
-    visit: Visiting,
-    stages: Behind,
-    limits: Limited,
-    _: Reading,
+    request: Request,
     x_request_deadline_ms: Annotated[str | None, Header(description="As `deadline_ms`; the earlier holds.")] = None,
 ) -> Response:
     """Finds passages. Answers with what could be found in time, and says in `degraded` what was given up.
 
     504 only when no search leg answered within the deadline.
     """
-    profile = overridden(named_profile(stages.profiles, asked.profile), asked, limits)
+    here = enter(request, Scope.READ)
+    visit, limits = here.visit, here.limits
+    profile = overridden(named_profile(here.stages.profiles, asked.profile), asked, limits)
     deadline = promised(asked.deadline_ms, x_request_deadline_ms, limits.deadline) or profile.deadline
     texts = _texts(asked, limits)
     visit.promised, visit.profile = deadline, asked.profile
     visit.remember_query("\n".join(texts))
     collections = _collections(asked, limits)
     queries = [Query(text, visit.caller, collections, profile, request_id=visit.id) for text in texts]
-    results = await _together(queries, visit, stages, deadline)
+    results = await _together(queries, here, deadline)
     body = RetrieveOut(id=visit.id, results=results).model_dump_json().encode()
     visit.completed = time.perf_counter() - visit.started
     visit.met = visit.completed <= deadline
     return Response(body, media_type="application/json")
 
 
-async def _together(queries: list[Query], visit: Visit, stages: Stages, deadline: float) -> list[ResultOut]:
+async def _together(queries: list[Query], here: Inside, deadline: float) -> list[ResultOut]:
     """Searched at the same time, so that the encoder takes them as one batch; the first failure is raised as itself."""
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(_find(query, visit, stages, deadline)) for query in queries]
+            tasks = [group.create_task(_find(query, here, deadline)) for query in queries]
     except BaseExceptionGroup as failures:
         raise failures.exceptions[0] from None
     return [task.result() for task in tasks]
 
 
-async def _find(query: Query, visit: Visit, stages: Stages, deadline: float) -> ResultOut:
+async def _find(query: Query, here: Inside, deadline: float) -> ResultOut:
+    visit = here.visit
     clock = visit.clock(deadline, query.profile.shares)
-    found = await stages.answering.find(query, clock)
+    found = await here.stages.answering.find(query, clock)
     context = found.context
     visit.degraded.extend(context.degraded)
     visit.generation = context.generation

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from typing import Annotated, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
-from fastapi import Depends, Request
+from starlette.requests import Request
 
+from api.events import StreamOptions
 from api.limits import Limits
-from api.visits import Visit
+from api.metrics import Metrics
+from api.visits import Visit, visit_of
 from pipeline.answering import Answering
 from pipeline.clock import Stage
+from pipeline.errors import NotAllowed
 from pipeline.jobs import Collection, DocumentInfo, Job, JobItem
 from pipeline.lane import Lane
-from pipeline.passages import Upload
+from pipeline.passages import Scope, Upload
 from pipeline.ports import Generator, Nudge
 from pipeline.profile import Profile
 
@@ -88,27 +93,50 @@ class Stages(Protocol):
     def facts(self) -> Mapping[str, str]: ...
 
 
-async def stages_of(request: Request) -> Stages:
-    """The stages that this app was created with."""
-    stages: Stages = request.app.state.stages
-    return stages
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """What stands behind the door, the same for every request; `closing` is set when the service begins to end."""
+
+    stages: Stages
+    limits: Limits
+    streams: StreamOptions
+    metrics: Metrics
+    closing: asyncio.Event
 
 
-async def limits_of(request: Request) -> Limits:
-    """The limits that this app was created with."""
-    limits: Limits = request.app.state.options.limits
-    return limits
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """What a route has at hand: its visit, and what stands behind the door."""
+
+    visit: Visit
+    stages: Stages
+    limits: Limits
+    behind: Behind
+
+    @property
+    def tenant(self) -> str:
+        """Whose documents these are; nothing in a request can change it."""
+        return self.visit.caller.tenant
+
+    async def catalog(self, work: Callable[[CatalogRecords], T], *, seconds: float | None = None) -> T:
+        """Runs one catalog call in its lane, as the lap `admit`. Raises Overloaded, OutOfTime and what it raises.
+
+        A caller who leaves is not told of the result, and what was accepted stays accepted.
+        """
+        granted = self.limits.catalog_deadline if seconds is None else seconds
+        clock = self.visit.clock(self.visit.elapsed() + granted)
+        async with clock.lap(Stage.ADMIT) as lap:
+            return await self.stages.catalog_lane.run(lap, lambda _: work(self.stages.catalog))
 
 
-Behind = Annotated[Stages, Depends(stages_of)]
-Limited = Annotated[Limits, Depends(limits_of)]
+def enter(request: Request, *scopes: Scope) -> Inside:
+    """Raises NotAllowed unless the caller's key has one of the scopes; without scopes everybody may come.
 
-
-async def ask_catalog(stages: Stages, visit: Visit, seconds: float, work: Callable[[CatalogRecords], T]) -> T:
-    """Runs one catalog call in its lane, as the lap `admit`. Raises Overloaded, OutOfTime and what the catalog raises.
-
-    A caller who leaves is not told of the result, and what was accepted stays accepted.
+    (A function and not a dependency: FastAPI's solving of dependencies costs more than all else that the door does.)
     """
-    clock = visit.clock(visit.elapsed() + seconds)
-    async with clock.lap(Stage.ADMIT) as lap:
-        return await stages.catalog_lane.run(lap, lambda _: work(stages.catalog))
+    behind: Behind = request.app.state.behind
+    visit = visit_of(request)
+    if scopes and visit.caller.scopes.isdisjoint(scopes):
+        wanted = " or ".join(f"'{scope}'" for scope in scopes)
+        raise NotAllowed(f"This needs a key with the scope {wanted}. Ask the service's operator for one.")
+    return Inside(visit, behind.stages, behind.limits, behind)

@@ -20,6 +20,7 @@ from uvicorn.server import HANDLED_SIGNALS
 
 from api.callers import Callers, is_loopback
 from api.door import FIRST_BYTE, HANG_UP
+from api.service import Behind
 from pipeline.errors import Misconfigured
 
 LAST_WORDS = 2.0  # seconds for requests that were cancelled at the end to let go of what they hold
@@ -54,7 +55,8 @@ class Serving(uvicorn.Server):
 
     def __init__(self, app: FastAPI, config: uvicorn.Config) -> None:
         super().__init__(config)
-        self._closing: asyncio.Event = app.state.closing
+        behind: Behind = app.state.behind
+        self._closing = behind.closing
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Streams that have no end of their own end now; the others have their grace, and then are cancelled."""

@@ -12,12 +12,10 @@ from starlette.types import Send
 from api.completions import CitationOut, Completion, ExtensionOut
 from api.conversations import Asked, models_of
 from api.errors import problem, unexpected
-from api.events import ClientStalled, EventSender, StreamOptions
-from api.metrics import Metrics
+from api.events import ClientStalled, EventSender
 from api.relaying import relay
-from api.service import Stages, ask_catalog
+from api.service import Inside
 from api.timings import degraded_out, timings_out
-from api.visits import Visit
 from api.wire import passages_out, query_out
 from context.citations import citations
 from pipeline.answering import Answer, Found
@@ -31,23 +29,13 @@ failures = logging.getLogger("fleetfoot.failures")
 class Telling:
     """One chat request on its way through the stages."""
 
-    def __init__(
-        self,
-        asked: Asked,
-        visit: Visit,
-        stages: Stages,
-        streams: StreamOptions,
-        metrics: Metrics,
-        catalog_deadline: float,
-    ) -> None:
+    def __init__(self, asked: Asked, here: Inside) -> None:
         self.asked = asked
-        self.visit = visit
-        self.stages = stages
-        self.streams = streams
-        self.metrics = metrics
-        self.catalog_deadline = catalog_deadline
-        self.completion = Completion(visit.id, asked.model, include_usage=asked.stream and asked.include_usage)
-        self.clock = visit.clock(asked.finding, asked.query.profile.shares)
+        self.here = here
+        self.visit = here.visit
+        self.stages = here.stages
+        self.completion = Completion(self.visit.id, asked.model, include_usage=asked.stream and asked.include_usage)
+        self.clock = self.visit.clock(asked.finding, asked.query.profile.shares)
 
     async def whole(self) -> Response:
         """Everything at once."""
@@ -64,7 +52,7 @@ class Telling:
 
     async def stream(self, send: Send) -> None:
         """Token by token. Raises until something was sent; from then on tells errors in the stream."""
-        sender = EventSender(send, self.visit, self.streams)
+        sender = EventSender(send, self.visit, self.here.behind.streams)
         try:
             async with sender.pinging():
                 await self._tell(sender)
@@ -132,9 +120,9 @@ class Telling:
             self.clock,
             take,
             total=self.asked.total,
-            inter_token=self.streams.inter_token,
+            inter_token=self.here.behind.streams.inter_token,
             waited=waited,
-            metrics=self.metrics,
+            metrics=self.here.behind.metrics,
         )
 
     def _extension(self, found: Found, cut: Degraded | None) -> ExtensionOut:
@@ -163,6 +151,5 @@ class Telling:
         """The same news in the words of whoever chose a model: what `model` could be."""
         if error.kind != "collection":
             return error
-        tenant = self.visit.caller.tenant
-        known = await ask_catalog(self.stages, self.visit, self.catalog_deadline, lambda it: it.collections(tenant))
+        known = await self.here.catalog(lambda it: it.collections(self.here.tenant))
         return NotFound("model", self.asked.model, models_of([each.name for each in known], self.stages.profiles))

@@ -12,13 +12,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
-from api.callers import allowed
 from api.errors import unusable
 from api.jobs import JobOut, job_out
 from api.limits import Limits
 from api.multipart import frozen, uploads_of_parts
-from api.service import Behind, Limited, ask_catalog
-from api.visits import Visiting
+from api.service import enter
 from api.wire import ErrorOut
 from pipeline.errors import InvalidInput, TooLarge
 from pipeline.passages import Scalar, Scope, Upload
@@ -106,24 +104,22 @@ REQUEST_BODY["requestBody"]["content"]["application/json"]["schema"].pop("$defs"
         "default": {"model": ErrorOut},
     },
     openapi_extra=REQUEST_BODY,
-    dependencies=[allowed(Scope.INGEST)],
 )
 async def upload(
     collection: Annotated[str, Path(openapi_examples={"a collection": {"value": "handbook"}})],
     request: Request,
-    visit: Visiting,
-    stages: Behind,
-    limits: Limited,
 ) -> Response:
     """Accepts documents. 202 means: kept, and will be done; follow the job for the rest.
 
     Sending the same content under the same name again costs nothing and changes nothing. The collection is made by
     its first document.
     """
-    uploads = await _uploads(request, limits)
-    tenant = visit.caller.tenant
-    job = await ask_catalog(stages, visit, limits.upload_deadline, lambda it: it.accept(tenant, collection, uploads()))
-    await stages.nudge.nudge()
+    here = enter(request, Scope.INGEST)
+    uploads = await _uploads(request, here.limits)
+    job = await here.catalog(
+        lambda it: it.accept(here.tenant, collection, uploads()), seconds=here.limits.upload_deadline
+    )
+    await here.stages.nudge.nudge()
     body = job_out(job).model_dump_json().encode()
     return Response(body, 202, {"Location": f"/v1/jobs/{job.id}"}, "application/json")
 

@@ -8,9 +8,8 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated
 
-from fastapi import Depends, Request
+from starlette.requests import Request
 
 from pipeline.clock import Budget, Clock, Stage
 from pipeline.passages import Caller, Degraded
@@ -73,10 +72,7 @@ def request_id(offered: str | None) -> str:
     return uuid.uuid4().hex
 
 
-async def visit_of(request: Request) -> Visit:
+def visit_of(request: Request) -> Visit:
     """The visit that the door began."""
     visit: Visit = request.scope["state"]["visit"]
     return visit
-
-
-Visiting = Annotated[Visit, Depends(visit_of)]

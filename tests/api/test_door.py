@@ -178,6 +178,20 @@ async def test_a_client_that_left_is_no_error_of_the_service(caplog: pytest.LogC
     assert (line["status"], line["left"]) == (499, True)
 
 
+async def test_a_deadline_runs_from_the_requests_first_byte() -> None:
+    """What a slow client takes to send its request is part of the time that it granted."""
+    body = b'{"query": "leave", "collection": "handbook", "deadline_ms": 50}'
+    async with Running() as service:
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(service.url.rsplit(":", 1)[1]))
+        writer.write(b"POST /v1/retrieve HTTP/1.1\r\nHost: localhost\r\n")
+        await asyncio.sleep(0.1)
+        writer.write(b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+        assert (await reader.readline()).startswith(b"HTTP/1.1 504")
+        writer.close()
+        await writer.wait_closed()
+    assert service.stages.retriever.gate.reached.is_set() is False  # type: ignore[union-attr]
+
+
 def test_settings_come_from_the_environment_and_are_all_described(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FLEETFOOT_PORT", "9090")
     monkeypatch.setenv("FLEETFOOT_DEADLINE_MS", "250")
