@@ -19,7 +19,7 @@ from pipeline.ports import Chunker, Parser, PassageEncoder
 _RENEWALS = 3  # heartbeats in the time of a lease
 _REST = 2.0  # seconds before an item that went wrong is tried again
 _PARSED = Batch(items=16, size=8 * 1024 * 1024)
-_ENCODED = Batch(items=64, size=256)
+_ENCODED = Batch(items=32, size=64)
 
 Told = Callable[[Sequence[str]], None]
 
