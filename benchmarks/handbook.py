@@ -142,7 +142,7 @@ def ndcg(grades: dict[str, int], sources: Iterable[str]) -> float:
 
 
 def share(question: Question, texts: Iterable[str]) -> float:
-    """The share of the reference answer's items that stand in one of the texts; case, breaks and emphasis do not count."""
+    """The share of the reference answer's items that stand in one of the texts; case and emphasis do not count."""
     said = [plain(EMPHASIS.sub("", text)) for text in texts]
     assert question.answer is not None
     items = question.answer.split("; ") if question.kind == "list" else [question.answer]
