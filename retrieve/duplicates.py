@@ -12,11 +12,11 @@ FEW_BITS = 20  # of 64; unrelated texts differ in 32 ± 4, one word changed in t
 AT_ONCE = 1 << 20  # shingles whose bits are counted together: 64 MB
 
 
-def signatures(token_ids: NDArray[np.int32], offsets: NDArray[np.int64]) -> NDArray[np.uint64]:
+def signatures(token_ids: NDArray[np.int32], offsets: NDArray[np.int64], at_once: int = AT_ONCE) -> NDArray[np.uint64]:
     """`[passages] uint64`: 64-bit SimHash over runs of three tokens, a shorter passage being one run.
 
     Charikar, "Similarity estimation techniques from rounding algorithms" (STOC 2002). `token_ids` are all passages'
-    ids end to end, `offsets` `[passages + 1]` where each begins.
+    ids end to end, `offsets` `[passages + 1]` where each begins; `at_once` shingles are counted together.
     """
     result = np.zeros(len(offsets) - 1, np.uint64)
     shingles = np.maximum(np.diff(offsets) - SHINGLE + 1, 1)
@@ -24,7 +24,7 @@ def signatures(token_ids: NDArray[np.int32], offsets: NDArray[np.int64]) -> NDAr
     first = 0
     while first < len(result):
         before = int(ends[first - 1]) if first else 0
-        last = max(int(np.searchsorted(ends, before + AT_ONCE, side="right")), first + 1)
+        last = max(int(np.searchsorted(ends, before + at_once, side="right")), first + 1)
         result[first:last] = _signatures(token_ids, offsets[first : last + 1], shingles[first:last])
         first = last
     return result

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from pipeline.errors import Misconfigured
+from pipeline.errors import InvalidInput, Misconfigured
 from pipeline.passages import Vectors
 from retrieve.model_folder import ModelFolder, ModelKind, Pooling
 from retrieve.sessions import Device, Session, open_session
@@ -151,9 +151,13 @@ def as_vectors(rows: NDArray[np.float32]) -> Vectors:
 
 
 def as_rows(vectors: Vectors) -> NDArray[np.float32]:
-    """The matrix that crossed a folder, without a copy. Raises ValueError where data and shape disagree."""
-    if vectors.dtype != "float32":
-        raise ValueError(f"Vectors should be float32 and are {vectors.dtype}.")
+    """The matrix that crossed a folder, without a copy. Raises InvalidInput where data, kind and shape disagree."""
+    rows, dimensions = vectors.shape
+    if vectors.dtype != "float32" or vectors.data.nbytes != 4 * rows * dimensions:
+        raise InvalidInput(
+            f"Vectors should be {rows} x {dimensions} float32, which is {4 * rows * dimensions} bytes, and are "
+            f"{vectors.dtype} of {vectors.data.nbytes} bytes."
+        )
     return np.frombuffer(vectors.data, np.float32).reshape(vectors.shape)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from uuid import uuid4
 
 from pipeline.errors import Damaged
@@ -122,10 +122,10 @@ class Verifier:
         if self._stamps is None:
             return {}
         try:
-            known: dict[str, list[int]] = json.loads((self._stamps / f"{digest}.json").read_bytes())
+            known: object = json.loads((self._stamps / f"{digest}.json").read_bytes())
         except (OSError, ValueError):  # no stamp, or half of one: the content is read
             return {}
-        return known
+        return cast("dict[str, list[int]]", known) if isinstance(known, dict) else {}
 
     def _keep(self, digest: str, seen: dict[str, list[int]]) -> None:
         if self._stamps is None:

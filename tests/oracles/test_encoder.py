@@ -32,7 +32,7 @@ def test_bulk_encoding_makes_the_vectors_that_queries_are_compared_with(source: 
     onnx = OnnxPassageEncoder(OnnxEncoder.open(model))
     assert (bulk.fingerprint, bulk.dimensions) == (onnx.fingerprint, onnx.dimensions)
     cosines = (as_rows(bulk.encode(TEXTS)) * as_rows(onnx.encode(TEXTS))).sum(axis=1)
-    assert cosines.mean() > 0.999
+    assert np.median(cosines) > 0.999
     assert cosines.min() > 0.995
 
 

@@ -47,7 +47,7 @@ def scores_of(index: LexicalIndex, query: list[str], documents: int) -> np.ndarr
 
 
 @settings(max_examples=200, deadline=None)
-@given(texts.filter(lambda documents: any(documents)), queries)
+@given(texts.filter(any), queries)
 def test_every_score_is_that_of_rank_bm25_with_lucenes_formula(documents: list[list[str]], query: list[str]) -> None:
     oracle = LuceneBm25(documents, k1=1.5, b=0.75)
     np.testing.assert_allclose(
@@ -56,7 +56,7 @@ def test_every_score_is_that_of_rank_bm25_with_lucenes_formula(documents: list[l
 
 
 @settings(max_examples=50, deadline=None)
-@given(texts.filter(lambda documents: any(documents)), queries, st.floats(0.2, 3), st.floats(0, 1))
+@given(texts.filter(any), queries, st.floats(0.2, 3), st.floats(0, 1))
 def test_every_score_is_that_of_bm25s_for_any_k1_and_b(
     documents: list[list[str]], query: list[str], k1: float, b: float
 ) -> None:

@@ -82,7 +82,7 @@ def test_a_term_that_several_languages_yield_is_not_counted_twice() -> None:
 
 def test_the_function_words_of_the_querys_own_language_never_reach_another_languages_documents() -> None:
     assert QueryAnalyzer(["de", "en"]).terms("the price of the ticket").keys() == {"price", "pric", "ticket"}
-    assert "die" in QueryAnalyzer(["de", "en"]).terms("how did they die in the war and when").keys()
+    assert "die" in QueryAnalyzer(["de", "en"]).terms("how did they die in the war and when")
 
 
 @pytest.mark.parametrize("text", ["", "?!", "the of and"])

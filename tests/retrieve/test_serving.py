@@ -1,0 +1,151 @@
+"""A new generation takes over while requests finish on the old one; a damaged one never serves."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pipeline.clock import Budget, Clock, Stage
+from pipeline.errors import Damaged, NotFound
+from pipeline.ports import GenerationRef
+from retrieve.generation import Generation
+from retrieve.shelf import GenerationShelf
+from tests.fakes_shelf import make_passage
+from tests.generations import published
+from tests.searching import Searching, query, searching
+
+OLD = [make_passage("old", 0, "the night tram leaves at six")]
+NEW = [make_passage("new", 0, "the night tram leaves at seven")]
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Searching]:
+    with searching(published(tmp_path, OLD)) as opened:
+        yield opened
+
+
+def unbounded() -> Clock:
+    return Clock(Budget())
+
+
+async def shelf(served: Searching, *names: str) -> GenerationShelf:
+    return await served.generations.shelf("default", names or ("handbook",), unbounded())
+
+
+async def test_a_published_generation_serves_after_the_next_refresh(served: Searching, tmp_path: Path) -> None:
+    assert (await shelf(served)).generation == "handbook@1"
+    served.current.refs["default", "handbook"] = published(tmp_path, NEW, number=2)
+    assert (await shelf(served)).generation == "handbook@1"
+    await served.generations.refresh()
+    assert (await shelf(served)).generation == "handbook@2"
+
+
+async def test_a_request_finishes_on_the_generation_it_began_with(served: Searching, tmp_path: Path) -> None:
+    began = await served.retriever.retrieve(query("night tram"), unbounded())
+    ref = published(tmp_path, NEW, number=2)
+    served.current.refs["default", "handbook"] = ref
+    await served.generations.refresh()
+    shutil.rmtree(ref.folder.with_name("handbook-1"))
+    assert began.shelf.passages([began.items[0].key])[0].text == OLD[0].text
+    after = await served.retriever.retrieve(query("night tram"), unbounded())
+    assert after.shelf.passages([after.items[0].key])[0].text == NEW[0].text
+
+
+async def test_a_damaged_generation_never_serves_and_the_one_before_it_does(served: Searching, tmp_path: Path) -> None:
+    await shelf(served)
+    ref = published(tmp_path, NEW, number=2)
+    damaged = next(ref.folder.rglob("posting_rows.npy"))
+    damaged.write_bytes(b"")
+    served.current.refs["default", "handbook"] = ref
+    await served.generations.refresh()
+    assert (await shelf(served)).generation == "handbook@1"
+    (state,) = served.generations.states()
+    assert state.generation == "handbook@1"
+    assert str(damaged) in state.problem
+    served.current.refs["default", "handbook"] = published(tmp_path, NEW, number=3)
+    await served.generations.refresh()
+    (state,) = served.generations.states()
+    assert (state.generation, state.problem) == ("handbook@3", "")
+
+
+async def test_damage_where_nothing_served_before_is_told_to_the_caller_and_in_readiness(
+    served: Searching, tmp_path: Path
+) -> None:
+    ref = published(tmp_path, NEW, collection="laws")
+    next(ref.folder.rglob("terms.bin")).unlink()
+    served.current.refs["default", "laws"] = ref
+    for _ in range(2):
+        with pytest.raises(Damaged, match=r"terms\.bin"):
+            await shelf(served, "laws")
+    problems = {state.collection: state.problem for state in served.generations.states()}
+    assert "terms.bin" in problems["laws"]
+
+
+async def test_a_deleted_collection_is_forgotten(served: Searching) -> None:
+    await shelf(served)
+    served.current.refs.clear()
+    await served.generations.refresh()
+    assert served.generations.states() == ()
+    with pytest.raises(NotFound):
+        await shelf(served)
+
+
+async def test_the_first_publish_of_an_empty_collection_is_found(served: Searching, tmp_path: Path) -> None:
+    served.current.refs["default", "laws"] = None
+    assert (await shelf(served, "laws")).generations == ()
+    served.current.refs["default", "laws"] = published(tmp_path, NEW, collection="laws")
+    await served.generations.refresh()
+    assert (await shelf(served, "laws")).generation == "laws@1"
+
+
+async def test_a_collection_that_is_open_is_not_looked_up_by_requests(served: Searching) -> None:
+    await shelf(served)
+    asked = served.current.asked
+    for _ in range(5):
+        await shelf(served)
+    assert served.current.asked == asked
+
+
+async def test_many_who_need_the_same_collection_first_open_it_once(tmp_path: Path) -> None:
+    ref = published(tmp_path, OLD)
+    with searching(ref) as served:
+        shelves = await asyncio.gather(*(shelf(served) for _ in range(8)))
+        assert len({id(found.generations[0]) for found in shelves}) == 1
+
+
+async def test_collections_known_at_start_are_open_before_anybody_asks(served: Searching) -> None:
+    await served.generations.open_all([("default", "handbook"), ("default", "gone")])
+    clock = unbounded()
+    await served.generations.shelf("default", ("handbook",), clock)
+    assert Stage.ADMIT not in {timing.stage for timing in clock.timings}
+
+
+async def test_a_name_that_does_not_exist_leaves_nothing_behind(served: Searching) -> None:
+    for number in range(20):
+        with pytest.raises(NotFound):
+            await shelf(served, f"guess{number}")
+    assert served.generations.states() == ()
+    assert served.generations._turns == {}
+
+
+async def test_a_file_that_could_not_be_read_once_is_tried_again(served: Searching, tmp_path: Path) -> None:
+    await shelf(served)
+    failures = [OSError("too many open files")]
+    opens = served.generations._open_generation
+
+    def failing(ref: GenerationRef) -> Generation:
+        if failures:
+            raise failures.pop()
+        return opens(ref)
+
+    served.generations._open_generation = failing
+    served.current.refs["default", "handbook"] = published(tmp_path, NEW, number=2)
+    await served.generations.refresh()
+    assert served.generations.states()[0].problem == "too many open files"
+    await served.generations.refresh()
+    assert (await shelf(served)).generation == "handbook@2"
+    assert served.generations.states()[0].problem == ""

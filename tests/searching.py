@@ -1,0 +1,85 @@
+"""A retriever over small generations, without a model, and the ports around it as small classes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from pipeline.errors import NotFound
+from pipeline.lane import Lane, LaneOptions
+from pipeline.passages import Aside, Caller, Leg, Query
+from pipeline.ports import GenerationRef
+from pipeline.profile import Profile, Search
+from retrieve.hybrid import HybridOptions, HybridRetriever
+from retrieve.query_encoder import QueryEncoder, QueryEncoderOptions
+from retrieve.serving import Generations
+from tests.fakes_encoder import FakeEncoder
+from tests.generations import opened
+
+
+@dataclass
+class FakeCurrent:
+    """Implements CurrentGeneration; a test publishes by setting `refs`, None for a collection without a generation."""
+
+    refs: dict[tuple[str, str], GenerationRef | None] = field(default_factory=dict)
+    asked: int = 0
+
+    def current(self, tenant: str, collection: str) -> GenerationRef | None:
+        self.asked += 1
+        if (tenant, collection) not in self.refs:
+            raise NotFound("collection", collection, [name for of, name in self.refs if of == tenant])
+        return self.refs[tenant, collection]
+
+
+@dataclass
+class Searching:
+    """A retriever with everything that it stands on."""
+
+    retriever: HybridRetriever
+    generations: Generations
+    current: FakeCurrent
+    encoder: FakeEncoder
+    lexical: Lane
+    dense: Lane
+
+
+@contextmanager
+def searching(
+    *refs: GenerationRef, line: int = 64, options: HybridOptions | None = None, cached: int = 0
+) -> Iterator[Searching]:
+    """Serves the generations to the default tenant."""
+    encoder = FakeEncoder()
+    current = FakeCurrent({("default", ref.collection): ref for ref in refs})
+    with (
+        Lane(LaneOptions("lexical", line=line)) as lexical,
+        Lane(LaneOptions("dense", line=line)) as dense,
+        Lane(LaneOptions("opening")) as opening,
+        QueryEncoder(encoder, QueryEncoderOptions(cached=cached, line=line)) as queries,
+    ):
+        generations = Generations(current, opened, opening=opening, searching=dense)
+        retriever = HybridRetriever(generations, queries, lexical=lexical, dense=dense, options=options)
+        yield Searching(retriever, generations, current, encoder, lexical, dense)
+        encoder.gate.set()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Lets other threads work until the condition holds; fails after some ten seconds."""
+    for _ in range(10_000):
+        if condition():
+            return
+        await asyncio.sleep(0.001)
+    raise AssertionError("what was waited for did not happen")
+
+
+def query(
+    text: str, *collections: str, asides: tuple[Aside, ...] = (), tenant: str = "default", **search: object
+) -> Query:
+    """Asks the handbook, unless collections are named; `search` overrides fields of the profile's search."""
+    profile = replace(Profile(), search=replace(Search(), **search))
+    return Query(text, Caller(tenant), collections or ("handbook",), profile, asides)
+
+
+LEXICAL_ONLY = (Leg.LEXICAL,)
+DENSE_ONLY = (Leg.DENSE,)
