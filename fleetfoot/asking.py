@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 
 from fleetfoot.client import Client, Json, StageTiming
-from fleetfoot.waterfall import waterfall
+from fleetfoot.waterfall import kept, waterfall
 from pipeline.errors import UpstreamFailed
 
 
@@ -27,11 +26,11 @@ class Asked:
         return {passage["source"] for passage in self.extension["passages"] if passage["number"] in numbers}
 
 
-async def search(client: Client, collection: str, query: str, top_k: int | None) -> Json:
+async def search(
+    client: Client, collection: str, query: str, *, top_k: int | None = None, deadline_ms: float | None = None
+) -> Json:
     """The answer of /v1/retrieve, as it came."""
-    body: dict[str, Any] = {"query": query, "collection": collection}
-    if top_k is not None:
-        body["top_k"] = top_k
+    body = {"query": query, "collection": collection, "top_k": top_k, "deadline_ms": deadline_ms}
     return await client.post("/v1/retrieve", body)
 
 
@@ -45,16 +44,19 @@ def show_passages(found: Json, console: Console) -> None:
         if not result["passages"]:
             console.print("Nothing was found.")
         _show_degraded(result["degraded"], console)
-        console.print(waterfall(StageTiming.read(result["timings"])))
+        _show_timings(result["timings"], console)
 
 
-async def ask(client: Client, model: str, question: str, console: Console) -> Asked:
+async def ask(
+    client: Client, model: str, question: str, console: Console, *, deadline_ms: float | None = None
+) -> Asked:
     """Streams an answer to the console as it comes. Raises UpstreamFailed when the stream breaks off."""
     body = {
         "model": model,
         "messages": [{"role": "user", "content": question}],
         "stream": True,
         "stream_options": {"include_usage": True},
+        "deadline_ms": deadline_ms,
     }
     text: list[str] = []
     extension: Json | None = None
@@ -83,7 +85,7 @@ def show_answered(asked: Asked, console: Console) -> None:
             console.print(f"  \\[{passage['number']}] {escape(source_line(passage))}", style="dim", highlight=False)
     _show_degraded(asked.extension["degraded"], console)
     console.print()
-    console.print(waterfall(StageTiming.read(asked.extension["timings"])))
+    _show_timings(asked.extension["timings"], console)
 
 
 def source_line(passage: Json) -> str:
@@ -91,6 +93,11 @@ def source_line(passage: Json) -> str:
     heading = " › ".join(passage.get("heading") or ())
     page = f" (p. {passage['page']})" if passage.get("page") else ""
     return str(passage["source"]) + (f" › {heading}" if heading else "") + page
+
+
+def _show_timings(timings: Json, console: Console) -> None:
+    console.print(waterfall(StageTiming.read(timings)))
+    console.print(kept(timings), style="dim", highlight=False)
 
 
 def _show_degraded(degraded: list[Json], console: Console) -> None:

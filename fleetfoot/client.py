@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import aiohttp
 
-from pipeline.errors import FleetfootError, Misconfigured
+from pipeline.errors import FleetfootError, InvalidInput, Misconfigured, UpstreamFailed
 
 Json = Mapping[str, Any]
 
@@ -20,9 +20,10 @@ class Refused(FleetfootError):
     """The service answered with an error; the text is the service's own sentence, `status` its HTTP status."""
 
     def __init__(self, status: int, body: Json) -> None:
-        error = cast("Json", body.get("error", {}))
+        error: object = body.get("error")
         self.status = status
-        super().__init__(str(error.get("message", f"HTTP {status}")))
+        message = cast("Json", error).get("message") if isinstance(error, Mapping) else error
+        super().__init__(str(message or f"The service answered with status {status}, and says no more."))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ class Client:
         """Sends files under their names; returns the job."""
         form = aiohttp.FormData(quote_fields=False)
         for name, path in files:
-            form.add_field("files", path.read_bytes(), filename=name, content_type="application/octet-stream")
+            form.add_field("files", _content(path), filename=name, content_type="application/octet-stream")
         return await self._json("POST", f"/v1/collections/{collection}/documents", data=form)
 
     async def events(self, method: str, path: str, body: Json | None = None) -> AsyncGenerator[tuple[str, str]]:
@@ -105,6 +106,19 @@ class Client:
                 f"Nothing answers at {self._url} ({failure.os_error}). Start it with `fleetfoot serve`, or name "
                 "another one with --url or FLEETFOOT_URL."
             ) from failure
+        except aiohttp.InvalidURL as failure:
+            raise Misconfigured(
+                f"'{self._url}' is no address of a service. Give --url or FLEETFOOT_URL one like http://127.0.0.1:8080."
+            ) from failure
+        except aiohttp.ContentTypeError as failure:
+            raise Misconfigured(
+                f"What answers at {self._url} is not fleetfoot ({failure.message}). Check --url or FLEETFOOT_URL."
+            ) from failure
+        except (aiohttp.ClientError, OSError) as failure:
+            raise UpstreamFailed(
+                f"The connection to {self._url} broke off ({type(failure).__name__}). See the service's log; it is "
+                "safe to try again."
+            ) from failure
 
 
 @asynccontextmanager
@@ -116,8 +130,16 @@ async def connect(url: str, key: str | None = None) -> AsyncGenerator[Client]:
         yield Client(session, url)
 
 
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as failure:
+        raise InvalidInput(f"'{path}' cannot be read: {failure.strerror}.", field="PATH") from failure
+
+
 def _body(text: str) -> Json:
     try:
-        return cast("Json", json.loads(text))
+        body: object = json.loads(text)
     except json.JSONDecodeError:
-        return {"error": {"message": text[:500]}}
+        body = text[:500]
+    return cast("Json", body) if isinstance(body, dict) else {"error": body}

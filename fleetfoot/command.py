@@ -13,7 +13,8 @@ from typing import Annotated, Any, ParamSpec, TypeVar
 import typer
 from rich.console import Console
 
-from pipeline.errors import FleetfootError
+from pipeline.errors import FleetfootError, InvalidInput
+from pipeline.passages import Scope
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -35,6 +36,9 @@ app.add_typer(keys, name="keys")
 Url = Annotated[str, typer.Option("--url", envvar="FLEETFOOT_URL", help="Where the service listens.")]
 Key = Annotated[str | None, typer.Option("--key", envvar="FLEETFOOT_KEY", help="An API key, where keys are in use.")]
 Collection = Annotated[str, typer.Option("--collection", "-c", help="The collection to use.")]
+Deadline = Annotated[
+    float | None, typer.Option("--deadline-ms", help="Milliseconds; when they are over, less is given, not later.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 Data = Annotated[Path, typer.Option("--data", envvar="FLEETFOOT_DATA_DIR", help="The data folder.")]
 HERE = "http://127.0.0.1:8080"
@@ -61,7 +65,9 @@ def told(command: Callable[P, T]) -> Callable[P, T]:
 def demo(
     once: Annotated[bool, typer.Option("--once", help="Exit after the answer instead of staying up.")] = False,
     llm: Annotated[bool, typer.Option("--llm", help="Answer with a small real model (the llm extra).")] = False,
-    port: Annotated[int, typer.Option(help="Where the API listens; a free port is taken when it is in use.")] = 8080,
+    port: Annotated[
+        int, typer.Option(min=1, max=65535, help="Where the API listens; a free port is taken when it is in use.")
+    ] = 8080,
     data: Annotated[Path | None, typer.Option(help="Where models and indexes are kept.")] = None,
 ) -> None:
     """Start everything, ingest the sample handbook, ask it a question, and stay up until Ctrl-C."""
@@ -124,6 +130,7 @@ def search(
     query: Annotated[str, typer.Argument(help="What to look for.")],
     collection: Collection = "default",
     top_k: Annotated[int | None, typer.Option("--top-k", "-k", help="How many passages at most.")] = None,
+    deadline_ms: Deadline = None,
     as_json: AsJson = False,
     url: Url = HERE,
     key: Key = None,
@@ -135,7 +142,7 @@ def search(
 
     async def go() -> None:
         async with connect(url, key) as client:
-            found = await look(client, collection, query, top_k)
+            found = await look(client, collection, query, top_k=top_k, deadline_ms=deadline_ms)
         if as_json:
             _print_json(found)
         else:
@@ -151,6 +158,7 @@ def ask(
     collection: Annotated[
         str, typer.Option("--collection", "-c", help="A collection, or collection@profile.")
     ] = "default",
+    deadline_ms: Deadline = None,
     as_json: AsJson = False,
     url: Url = HERE,
     key: Key = None,
@@ -164,7 +172,7 @@ def ask(
 
     async def go() -> None:
         async with connect(url, key) as client:
-            asked = await stream(client, collection, question, console)
+            asked = await stream(client, collection, question, console, deadline_ms=deadline_ms)
         if as_json:
             _print_json({"answer": asked.text, **asked.extension})
         else:
@@ -211,13 +219,16 @@ def new_key(
     """Make a key, shown once, and the table that lets it in."""
     from api.callers import new_key as make
 
+    named = [scope.strip() for scope in scopes.split(",")]
+    for unknown in set(named) - set(Scope):
+        raise InvalidInput(f"There is no scope '{unknown}'. Known: {', '.join(Scope)}.", field="--scopes")
+    granted = ", ".join(f'"{scope}"' for scope in named)
     made = make()
-    granted = ", ".join(f'"{scope.strip()}"' for scope in scopes.split(","))
     notes = Console(stderr=True, highlight=False, soft_wrap=True, markup=False)
     notes.print("The key, shown once; clients send it as `Authorization: Bearer KEY`:")
     typer.echo(made.key)
     notes.print("\nAppend this to the file that FLEETFOOT_KEYS_FILE names:\n")
-    notes.print(f'[[keys]]\nhash = "{made.hash}"\ntenant = "{tenant}"\nscopes = [{granted}]')
+    notes.print(f'[[keys]]\nhash = "{made.hash}"\ntenant = {json.dumps(tenant)}\nscopes = [{granted}]')
 
 
 def _run(work: Coroutine[Any, Any, None]) -> None:

@@ -30,7 +30,7 @@ LOOPBACK = "127.0.0.1"
 
 NEXT = """
   export FLEETFOOT_URL={url}
-  {command} ask -c {collection} "How do I get a refund?"
+  {command} ask -c {collection} "How long are lost things kept?"
   {command} ingest -c mine PATH
 
   curl -s {url}/v1/retrieve -H 'content-type: application/json' \\
@@ -38,11 +38,11 @@ NEXT = """
 
   curl -N {url}/v1/chat/completions -H 'content-type: application/json' \\
        -d '{{"model": "{collection}", "stream": true,
-            "messages": [{{"role": "user", "content": "How do I get a refund?"}}]}}'
+            "messages": [{{"role": "user", "content": "How long are lost things kept?"}}]}}'
 
   from openai import OpenAI
   client = OpenAI(base_url="{url}/v1", api_key="none")
-  question = {{"role": "user", "content": "How do I get a refund?"}}
+  question = {{"role": "user", "content": "How long are lost things kept?"}}
   print(client.chat.completions.create(model="{collection}", messages=[question]).choices[0].message.content)
 
 Ctrl-C stops everything.
@@ -99,7 +99,9 @@ async def show_off(url: str, console: Console) -> None:
 
 def stay_up(url: str, data: Path, api: subprocess.Popen[bytes], console: Console) -> None:
     """Prints what to try next and waits for Ctrl-C, or for the API to end by itself."""
-    console.print(f"\n[bold]fleetfoot is up on {url}[/bold] (data in {data}). Try, in another terminal:")
+    console.print(
+        f"\n[bold]fleetfoot is up on {url}[/bold] (data in {data}). Try, in another terminal:", soft_wrap=True
+    )
     console.print(NEXT.format(url=url, collection=COLLECTION, command=own_command()), markup=False, soft_wrap=True)
     try:
         api.wait()

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from fleetfoot.client import Client, Json
@@ -99,7 +100,7 @@ def show(ingested: Ingested, console: Console) -> None:
     counts = ", ".join(f"{count} {state}" for state, count in sorted(ingested.counts.items()))
     console.print(f"{sum(ingested.counts.values())} documents: {counts}")
     for name, reason in ingested.failed:
-        console.print(f"  [red]failed[/red] {name}: {reason}", highlight=False)
+        console.print(f"  [red]failed[/red] {escape(name)}: {escape(reason)}", highlight=False, soft_wrap=True)
 
 
 def _batches(files: Sequence[tuple[str, Path]]) -> Generator[list[tuple[str, Path]]]:

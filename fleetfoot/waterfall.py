@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.table import Table
 from rich.text import Text
 
-from fleetfoot.client import StageTiming
+from fleetfoot.client import Json, StageTiming
 
 WIDTH = 36  # characters of the bar
 
@@ -31,3 +31,12 @@ def waterfall(timings: Sequence[StageTiming]) -> Table:
         granted = "" if row.granted_ms is None else f"{row.granted_ms:.0f}"
         table.add_row(row.stage, f"{row.waited_ms:.1f}", f"{row.worked_ms:.1f}", granted, bar)
     return table
+
+
+def kept(timings: Json) -> str:
+    """What was promised and what came of it, in one line: `first token after 251 of 800 ms, all after 263 ms`."""
+    first, promised = timings["first_token_ms"], timings["deadline_ms"]
+    of = "" if promised is None else f" of {promised:.0f}"
+    if first is None:
+        return f"all after {timings['total_ms']:.0f}{of} ms"
+    return f"first token after {first:.0f}{of} ms, all after {timings['total_ms']:.0f} ms"
