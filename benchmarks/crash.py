@@ -103,7 +103,7 @@ async def _some_progress(client: Client, job: str) -> int:
     async for _, data in client.events("GET", f"/v1/jobs/{job}/events"):
         counts = Counter(json.loads(data)["counts"])
         moved = sum(counts.values()) - counts["accepted"]
-        if DOCUMENTS / 5 < moved and counts["published"] < DOCUMENTS:
+        if moved > DOCUMENTS / 5 and counts["published"] < DOCUMENTS:
             return moved
     raise RuntimeError("the job was over before anything could be killed; raise DOCUMENTS")
 

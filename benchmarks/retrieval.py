@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PEERS = ROOT / ".bench"
 WARM_UP = 20
 STAGES = ("lexical", "encode", "dense", "fuse")
-# One passage a document (title and text; the encoder reads 256 tokens), as the baselines in the table of the evaluation sets.
+# One passage a document (title and text; the encoder reads 256 tokens), as the baselines of the evaluation sets.
 WHOLE_DOCUMENTS = {
     "FLEETFOOT_CHUNKER": "whole",
     "FLEETFOOT_CACHED_QUERIES": "0",

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from assembly import usable_cores
 from pipeline.errors import Misconfigured
 
 PREFIX = "FLEETFOOT_"
@@ -32,7 +33,7 @@ class WorkerSettings(BaseSettings):
     chunker: str = Field(default="sentences", description="'sentences', or 'whole' for one passage a document.")
     chunk_tokens: int = Field(default=200, ge=16, description="The longest passage.")
     device: str = Field(default="cpu", description="Where the embedder runs: cpu or cuda.")
-    encoder_threads: int = Field(default=1, ge=1, description="Batches encoded at once.")
+    encoder_threads: int = Field(default_factory=usable_cores, ge=1, description="Texts encoded at once.")
     exact_up_to: int = Field(default=50_000, ge=0, description="Passages searched exactly; above it HNSW.")
     bulk: bool = Field(default=False, description="Encode through sentence-transformers (the models extra).")
 
