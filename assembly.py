@@ -109,7 +109,10 @@ class IngestOptions:
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """Everything a door to requests needs. `checks` return a short text, or raise the reason for not being ready."""
+    """Everything a door to requests needs. `checks` return a short text, or raise the reason for not being ready.
+
+    `look_again` brings a collection (tenant, name) to what the catalog says of it now, before anybody is told.
+    """
 
     answering: Answering
     generator: AnswerGenerator
@@ -118,6 +121,7 @@ class Stages:
     catalog_lane: Lane
     nudge: RedisNudge
     notices: JobNotices
+    look_again: Callable[[str, str], Awaitable[None]]
     profiles: Mapping[str, Profile]
     checks: Mapping[str, Callable[[], Awaitable[str]]]
     facts: Mapping[str, str]
@@ -199,6 +203,7 @@ async def open_request_stages(options: RequestOptions) -> AsyncGenerator[Stages]
             catalog_lane,
             nudge,
             notices,
+            generations.look_again,
             options.profiles,
             _checks(encoder.fingerprint, reranker_name, generations, nudge, upstream),
             {"embedder": encoder.fingerprint, "reranker": reranker_name, "generator": generator_name},

@@ -89,6 +89,7 @@ async def delete_collection(collection: CollectionName, request: Request) -> Res
     """Forgets a collection with all its documents, and cancels its jobs."""
     here = enter(request, Scope.ADMIN)
     await here.catalog(lambda it: it.delete_collection(here.tenant, collection))
+    await here.stages.look_again(here.tenant, collection)
     await here.stages.nudge.nudge()
     return _json(DeletedOut(name=collection))
 

@@ -84,9 +84,10 @@ async def jobs(
     responses={200: {"model": JobOut}, "default": {"model": ErrorOut}},
 )
 async def job(job_id: JobId, request: Request) -> Response:
-    """How far a job is."""
+    """How far a job is. Of one that is done everything is searchable here, by whoever was told so."""
     here = enter(request, Scope.READ, Scope.INGEST)
     found = await here.catalog(lambda it: it.job(here.tenant, job_id))
+    await _searchable(found, here)
     return _json(job_out(found))
 
 
@@ -127,7 +128,10 @@ async def cancel(job_id: JobId, request: Request) -> Response:
     },
 )
 async def events(job_id: JobId, request: Request) -> Response:
-    """A job as it goes: an event `progress` whenever it has moved, `done` when it is final, and then the end."""
+    """A job as it goes: an event `progress` whenever it has moved, `done` when it is final, and then the end.
+
+    By the time of `done` this service searches what the job has published.
+    """
     here = enter(request, Scope.READ, Scope.INGEST)
     follow = _Follow(job_id, here)
     first = await follow.read()
@@ -179,6 +183,7 @@ class _Follow:
                 await self._show(job, sender)
 
     async def _show(self, job: Job, sender: EventSender) -> None:
+        await _searchable(job, self.here)
         name = "done" if job.state in FINAL else "progress"
         await sender.event(job_out(job).model_dump_json().encode(), name)
 
@@ -188,6 +193,12 @@ class _Follow:
             async with aclosing(self.here.stages.notices.watch(self.job_id)) as notices:
                 async for _ in notices:
                     self.moved.set()
+
+
+async def _searchable(job: Job, here: Inside) -> None:
+    """Before a job is told to be final, what it published takes over: otherwise that would be half a second later."""
+    if job.state in FINAL and job.generation is not None:
+        await here.stages.look_again(job.tenant, job.collection)
 
 
 def job_out(job: Job) -> JobOut:

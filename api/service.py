@@ -84,6 +84,9 @@ class Stages(Protocol):
     def notices(self) -> Notices: ...
 
     @property
+    def look_again(self) -> Callable[[str, str], Awaitable[None]]: ...
+
+    @property
     def profiles(self) -> Mapping[str, Profile]: ...
 
     @property

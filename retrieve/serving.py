@@ -85,6 +85,13 @@ class Generations:
         for key in self._open.keys() | self._problems.keys():
             await self._try(key)
 
+    async def look_again(self, tenant: str, collection: str) -> None:
+        """What `refresh` does, at once and for one collection: whoever is told that it changed shall find it changed.
+
+        Never raises for a generation that cannot be opened, and forgets a collection that was deleted.
+        """
+        await self._try((tenant, collection))
+
     def states(self) -> tuple[Served, ...]:
         """Every collection met so far."""
         keys = sorted(self._open.keys() | self._problems.keys())

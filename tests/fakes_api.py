@@ -281,6 +281,7 @@ class FakeStages:
     catalog: FakeCatalog = field(default_factory=FakeCatalog)
     nudge: FakeNudge = field(default_factory=FakeNudge)
     notices: FakeNotices = field(default_factory=FakeNotices)
+    looked_again: list[tuple[str, str]] = field(default_factory=list)
     profiles: Mapping[str, Profile] = field(
         default_factory=lambda: {"default": Profile(deadline=5.0), "quick": Profile("quick", deadline=0.5)}
     )
@@ -291,6 +292,9 @@ class FakeStages:
     def answering(self) -> Answering:
         plain = PlainStages()
         return Answering(self.retriever, self.reranker, plain, plain, plain, plain)
+
+    async def look_again(self, tenant: str, collection: str) -> None:
+        self.looked_again.append((tenant, collection))
 
     @property
     def catalog_lane(self) -> Lane:
