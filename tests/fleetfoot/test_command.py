@@ -20,7 +20,7 @@ def test_what_keys_new_prints_lets_its_key_in(tmp_path: Path) -> None:
     table.write_text(made.stderr[made.stderr.index("[[keys]]") :])
     headers = Headers({"authorization": f"Bearer {made.stdout.strip()}"})
     caller = Callers.open(table).admit(Visit("id", 0.0), headers)
-    assert (caller.tenant, caller.scopes) == ("acme", {Scope.READ, Scope.INGEST})
+    assert (caller.tenant, caller.scopes) == ("acme", frozenset({Scope.READ, Scope.INGEST}))
 
 
 def test_a_scope_that_does_not_exist_is_refused_with_those_that_do() -> None:
