@@ -43,7 +43,7 @@ EXAMPLES: dict[str, Any] = {
             "profile": "default",
             "search": {"legs": ["lexical", "dense"], "candidates": 100, "fusion": "rrf", "rrf_k": 60},
             "rerank": {"depth": 20},
-            "pack": {"similarity": 0.95, "join_neighbours": True},
+            "pack": {"similarity": 0.9, "join_neighbours": True},
         }
     },
 }

@@ -50,13 +50,13 @@ class Rerank:
 class Pack:
     """What of the ranking reaches the prompt.
 
-    `top_k` passages at most, `token_budget` tokens at most. `similarity` is the cosine from which two passages count
-    as near-duplicates; 1 removes only exact ones, above 1 none.
+    `top_k` passages at most, `token_budget` tokens at most. `similarity` is the cosine from which two passages that
+    share most of their words count as near-duplicates; 1 removes only exact ones, above 1 none.
     """
 
     top_k: int = 8
     token_budget: int = 1500
-    similarity: float = 0.95
+    similarity: float = 0.9
     join_neighbours: bool = True
 
 

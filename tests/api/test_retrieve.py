@@ -64,7 +64,7 @@ async def test_every_stage_option_overrides_the_profile_and_nothing_else() -> No
     assert (profile.search.legs, profile.search.candidates) == ((Leg.DENSE,), 30)
     assert (profile.search.fusion, profile.search.rrf_k, profile.search.dense_weight) == (Fusion.MIN_MAX, 60, 0.7)
     assert (profile.pack.top_k, profile.pack.token_budget, profile.pack.join_neighbours) == (3, 400, False)
-    assert profile.pack.similarity == 0.95
+    assert profile.pack.similarity == 0.9
 
 
 @pytest.mark.parametrize("way", ["body", "header", "both"])

@@ -43,6 +43,17 @@ def test_one_word_changed_turns_few_bits_and_another_text_turns_half() -> None:
         assert bits_apart(one, near) <= FEW_BITS < bits_apart(one, far)
 
 
+def test_rows_of_a_table_that_share_their_columns_names_and_not_their_values_are_apart() -> None:
+    draw = np.random.default_rng(SEED)
+    columns = draw.integers(1000, 30_000, 8).tolist()
+
+    def rows() -> list[int]:
+        return [token for _ in range(10) for token in [*columns, *draw.integers(1000, 30_000, 2).tolist()]]
+
+    one, other = signed([rows(), rows()])
+    assert bits_apart(one, other) > FEW_BITS
+
+
 def test_no_passages_have_no_signatures() -> None:
     assert len(signatures(np.empty(0, np.int32), np.zeros(1, np.int64))) == 0
 
