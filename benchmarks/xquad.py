@@ -19,7 +19,7 @@ from typing import Any
 from benchmarks.quality import JudgedSet, retriever, vectors
 from context.packing import BudgetPacker
 from pipeline.clock import Budget, Clock
-from pipeline.passages import Caller, Candidates, Context, Groups, Passage, Query, Ranked, Ranking, Sizes
+from pipeline.passages import Caller, Candidate, Candidates, Context, Groups, Passage, Query, Ranked, Ranking, Sizes
 from pipeline.profile import Profile
 from retrieve.encoder import OnnxEncoder, OnnxPassageEncoder
 from retrieve.hybrid import HybridRetriever
@@ -61,7 +61,7 @@ async def _seen(searching: HybridRetriever, collection: str, row: dict[str, Any]
     query = Query(row["text"], Caller(), (collection,), Profile())
     found = await searching.retrieve(query, Clock(Budget()))
     gold = names.index(row["metadata"]["gold_doc"])
-    without = replace(found, items=tuple(item for item in found.items if item.key != gold))
+    without = replace(found, items=tuple(_moved_up(found, gold)))
     return Asked(
         row["metadata"]["lang"],
         row["text"],
@@ -69,6 +69,15 @@ async def _seen(searching: HybridRetriever, collection: str, row: dict[str, Any]
         _packed(query, found),
         _packed(query, without),
     )
+
+
+def _moved_up(found: Candidates, gold: int) -> Iterator[Candidate]:
+    """All but one, at the ranks that they would have had without it."""
+    taken = {hit.leg: hit.rank for item in found.items if item.key == gold for hit in item.hits}
+    for item in found.items:
+        if item.key != gold:
+            hits = (replace(hit, rank=hit.rank - (hit.rank > taken.get(hit.leg, hit.rank))) for hit in item.hits)
+            yield replace(item, hits=tuple(hits))
 
 
 def _packed(query: Query, found: Candidates) -> Context:
