@@ -6,6 +6,7 @@ their defaults for the README, so that the documentation cannot fall behind.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ class Settings(BaseSettings):
     keep_alive_seconds: float = Field(default=75, gt=0, description="How long an idle connection is kept.")
 
     data_dir: Path = Field(default=Path(".data"), description="Models, generations and the SQLite catalog.")
-    redis_url: str = Field(default="redis://127.0.0.1:6379/0", description="Broker, progress and cache.")
+    redis_url: str = Field(default="redis://127.0.0.1:6379/0", description="Broker and notices: nothing that lasts.")
     catalog_url: str | None = Field(default=None, description="SQLAlchemy URL; without it SQLite in the data folder.")
 
     embedder: str = Field(default="default", description="Name of an added model, or its folder.")
@@ -114,9 +115,14 @@ class Settings(BaseSettings):
 
 
 def table() -> list[tuple[str, str, str]]:
-    """Every variable, its default and what it is for, in the order of the settings."""
-    rows: list[tuple[str, str, str]] = []
-    for name, field in Settings.model_fields.items():
-        default = "" if field.default is None else f"{field.default}"
-        rows.append((PREFIX + name.upper(), default, field.description or ""))
-    return rows
+    """Every variable, its default as it would be written in the environment, and what it is for."""
+    return [
+        (PREFIX + name.upper(), _written(field.default), field.description or "")
+        for name, field in Settings.model_fields.items()
+    ]
+
+
+def _written(default: object) -> str:
+    if default is None:
+        return ""
+    return json.dumps(default) if isinstance(default, dict) else str(default)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import Field, ValidationError
+from pydantic_core import PydanticUndefined
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from assembly import usable_cores
@@ -25,25 +26,27 @@ class WorkerSettings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, env_ignore_empty=True, extra="ignore", frozen=True)
 
-    redis_url: str = Field(default="redis://127.0.0.1:6379/0", description="Broker, progress and cache.")
+    redis_url: str = Field(default="redis://127.0.0.1:6379/0", description="Broker and notices: nothing that lasts.")
     data_dir: Path = Field(default=Path(".data"), description="Models, generations and the SQLite catalog.")
     catalog_url: str | None = Field(default=None, description="SQLAlchemy URL; without it SQLite in the data folder.")
 
     embedder: str = Field(default="default", description="Name of an added model, or its folder.")
     chunker: str = Field(default="sentences", description="'sentences', or 'whole' for one passage a document.")
-    chunk_tokens: int = Field(default=200, ge=16, description="The longest passage.")
+    chunk_tokens: int = Field(default=200, ge=16, description="The longest passage, in tokens.")
     device: str = Field(default="cpu", description="Where the embedder runs: cpu or cuda.")
-    encoder_threads: int = Field(default_factory=usable_cores, ge=1, description="Texts encoded at once.")
+    encoder_threads: int = Field(
+        default_factory=usable_cores, ge=1, description="Texts encoded at once; else as many as cores."
+    )
     exact_up_to: int = Field(default=50_000, ge=0, description="Passages searched exactly; above it HNSW.")
     bulk: bool = Field(default=False, description="Encode through sentence-transformers (the models extra).")
 
-    parsers: int = Field(default_factory=_parsers, ge=1, description="Processes that parse.")
+    parsers: int = Field(default_factory=_parsers, ge=1, description="Processes that parse; else one less than cores.")
     sweep_seconds: float = Field(default=2.0, gt=0, description="Time after which the catalog is looked at unasked.")
     lease_seconds: float = Field(default=30.0, gt=0, description="Silence after which a task is taken for dead.")
     grace_seconds: float = Field(default=15.0, ge=0, description="For running tasks, after the end was asked for.")
     log_level: str = Field(default="INFO", pattern="^(DEBUG|INFO|WARNING|ERROR)$", description="Of the log.")
 
-    stages: str = Field(default="assembly", description="The module that opens the stages; tests name another.")
+    stages: str = Field(default="assembly", description="Module that opens the stages; for tests.")
 
     @classmethod
     def read(cls, **given: Any) -> WorkerSettings:
@@ -55,3 +58,19 @@ class WorkerSettings(BaseSettings):
             name = PREFIX + str(first["loc"][0]).upper()
             raise Misconfigured(f"{name}={first['input']} cannot be used: {first['msg']}.") from None
         return settings
+
+
+def table() -> list[tuple[str, str, str]]:
+    """Every variable, its default as it would be written in the environment, and what it is for."""
+    return [
+        (PREFIX + name.upper(), _written(field.default), field.description or "")
+        for name, field in WorkerSettings.model_fields.items()
+    ]
+
+
+def _written(default: object) -> str:
+    if default is None or default is PydanticUndefined:
+        return ""
+    if isinstance(default, bool):
+        return str(default).lower()
+    return f"{default:g}" if isinstance(default, float) else str(default)
