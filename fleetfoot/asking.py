@@ -7,10 +7,14 @@ from dataclasses import dataclass
 
 from rich.console import Console
 from rich.markup import escape
+from rich.padding import Padding
+from rich.text import Text
 
 from fleetfoot.client import Client, Json, StageTiming
 from fleetfoot.waterfall import kept, waterfall
 from pipeline.errors import UpstreamFailed
+
+BEGINNING = 220  # characters of a passage that `search` shows
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +43,9 @@ def show_passages(found: Json, console: Console) -> None:
     for result in found["results"]:
         for place, passage in enumerate(result["passages"], 1):
             legs = ", ".join(f"{leg} #{hit['rank']}" for leg, hit in passage["legs"].items())
-            console.print(f"[bold]{place}[/bold] {escape(source_line(passage))}  [dim]{legs}[/dim]", highlight=False)
-            console.print(f"   {escape(' '.join(passage['text'].split())[:220])}", highlight=False)
+            heading = f"[bold]{place}[/bold] {escape(source_line(passage))}  [dim]{legs}[/dim]"
+            console.print(heading, highlight=False, soft_wrap=True)
+            console.print(Padding(Text(beginning(passage["text"])), (0, 0, 0, 3)))
         if not result["passages"]:
             console.print("Nothing was found.")
         _show_degraded(result["degraded"], console)
@@ -60,17 +65,20 @@ async def ask(
     }
     text: list[str] = []
     extension: Json | None = None
-    async for name, data in client.events("POST", "/v1/chat/completions", body):
-        if data == "[DONE]":
-            break
-        event = json.loads(data)
-        if name == "error" or "error" in event:
-            raise UpstreamFailed(event["error"]["message"])
-        extension = event.get("fleetfoot", extension)
-        for choice in event["choices"]:
-            piece = choice["delta"].get("content") or ""
-            text.append(piece)
-            console.print(piece, end="", markup=False, highlight=False, soft_wrap=True)
+    with console.status("searching and reading …") as waiting:
+        async for name, data in client.events("POST", "/v1/chat/completions", body):
+            if data == "[DONE]":
+                break
+            event = json.loads(data)
+            if name == "error" or "error" in event:
+                raise UpstreamFailed(event["error"]["message"])
+            extension = event.get("fleetfoot", extension)
+            for choice in event["choices"]:
+                piece = choice["delta"].get("content") or ""
+                text.append(piece)
+                if piece:
+                    waiting.stop()
+                    console.print(piece, end="", markup=False, highlight=False, soft_wrap=True)
     console.print()
     if extension is None:
         raise UpstreamFailed("The stream ended without the service's last event. Ask again; see the service's log.")
@@ -82,7 +90,8 @@ def show_answered(asked: Asked, console: Console) -> None:
     cited = {citation["number"] for citation in asked.extension["citations"]}
     for passage in asked.extension["passages"]:
         if passage["number"] in cited:
-            console.print(f"  \\[{passage['number']}] {escape(source_line(passage))}", style="dim", highlight=False)
+            line = f"  [{passage['number']}] {source_line(passage)}"
+            console.print(line, style="dim", markup=False, highlight=False, soft_wrap=True)
     _show_degraded(asked.extension["degraded"], console)
     console.print()
     _show_timings(asked.extension["timings"], console)
@@ -95,14 +104,19 @@ def source_line(passage: Json) -> str:
     return str(passage["source"]) + (f" › {heading}" if heading else "") + page
 
 
+def beginning(text: str) -> str:
+    """The first words of a passage on one line, at most some 220 characters of them."""
+    line = " ".join(text.split())
+    return line if len(line) <= BEGINNING else line[:BEGINNING].rsplit(" ", 1)[0] + " …"
+
+
 def _show_timings(timings: Json, console: Console) -> None:
-    console.print(waterfall(StageTiming.read(timings)))
+    console.print(waterfall(StageTiming.read(timings), console.width))
     console.print(kept(timings), style="dim", highlight=False)
 
 
 def _show_degraded(degraded: list[Json], console: Console) -> None:
     for given_up in degraded:
         detail = f": {given_up['detail']}" if given_up.get("detail") else ""
-        console.print(
-            f"  given up: {given_up['stage']} ({given_up['reason']}{detail})", style="yellow", highlight=False
-        )
+        line = f"  given up: {given_up['stage']} ({given_up['reason']}{detail})"
+        console.print(line, style="yellow", markup=False, highlight=False, soft_wrap=True)

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
+from urllib.parse import quote
 
 import aiohttp
 
@@ -73,7 +74,11 @@ class Client:
         form = aiohttp.FormData(quote_fields=False)
         for name, path in files:
             form.add_field("files", _content(path), filename=name, content_type="application/octet-stream")
-        return await self._json("POST", f"/v1/collections/{collection}/documents", data=form)
+        return await self._json("POST", f"/v1/collections/{quote(collection, safe='')}/documents", data=form)
+
+    async def job(self, job_id: str) -> Json:
+        """How far a job is."""
+        return await self._json("GET", f"/v1/jobs/{quote(job_id, safe='')}")
 
     async def events(self, method: str, path: str, body: Json | None = None) -> AsyncGenerator[tuple[str, str]]:
         """Server-sent events as (event name, data); the name is `message` where none was given."""

@@ -8,17 +8,20 @@ import socket
 import subprocess
 import time
 import tomllib
-from collections.abc import Generator
+from collections.abc import Coroutine, Generator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 
 from fleetfoot.__main__ import rooms
 from fleetfoot.asking import ask, show_answered
 from fleetfoot.client import connect
 from fleetfoot.ingesting import ingest, show
-from fleetfoot.processes import child, still_runs
+from fleetfoot.processes import child, end, interruptible, still_runs
 from generate.local import LocalModel, LocalModelOptions
 from pipeline.errors import FleetfootError, Misconfigured
 from retrieve.model_library import ModelLibrary
@@ -26,6 +29,7 @@ from workers.broker import EmbeddedRedis
 
 COLLECTION = "handbook"
 READY_WITHIN = 120.0  # seconds until the API must be ready; the first start compiles and warms up
+LOOK = 0.5  # seconds between two looks at whether all processes still run
 LOOPBACK = "127.0.0.1"
 
 NEXT = """
@@ -52,10 +56,51 @@ Ctrl-C stops everything.
 def run(*, once: bool, llm: bool, port: int, data: Path | None, console: Console) -> None:
     """Runs the demo. With `once` it ends after the answer; otherwise at Ctrl-C, which ends every process it started."""
     data = (data or default_data()).resolve()
+    with interruptible(), started(port, data, console, llm=llm) as demo:
+        asyncio.run(demo.while_running(show_off(demo.url, console, strict=not llm)))
+        if not once:
+            stay_up(demo, console)
+
+
+@dataclass(frozen=True, slots=True)
+class Demo:
+    """What is running, and where it keeps its logs."""
+
+    url: str
+    data: Path
+    processes: Mapping[str, subprocess.Popen[bytes]]
+
+    @property
+    def logs(self) -> Path:
+        """One file a process."""
+        return self.data / "logs"
+
+    def check(self) -> None:
+        """Raises Misconfigured with the end of its log when a process has ended by itself."""
+        for name, process in self.processes.items():
+            still_runs(name, process, self.logs / f"{name}.log")
+
+    async def while_running(self, work: Coroutine[Any, Any, None]) -> None:
+        """Does the work, and gives it up with the reason when a process that it needs has ended."""
+        task = asyncio.create_task(work)
+        try:
+            while not (await asyncio.wait([task], timeout=LOOK))[0]:
+                self.check()
+            await task
+        finally:
+            task.cancel()
+
+
+@contextmanager
+def started(port: int, data: Path, console: Console, *, llm: bool) -> Generator[Demo]:
+    """Everything, until the block ends."""
     port = free_port(port, console)
     url = f"http://{LOOPBACK}:{port}"
+    # Set to nothing is not set: the demo is open to this machine, whatever keys another service has.
+    environment = {"FLEETFOOT_DATA_DIR": str(data), "FLEETFOOT_HOST": LOOPBACK, "FLEETFOOT_KEYS_FILE": ""}
+    environment["FLEETFOOT_PORT"] = str(port)
+    logs = data / "logs"
     with ExitStack() as stack:
-        environment = {"FLEETFOOT_DATA_DIR": str(data), "FLEETFOOT_HOST": LOOPBACK, "FLEETFOOT_PORT": str(port)}
         with step("the encoder all-MiniLM-L6-v2 (int8, 21 MB)", console):
             ModelLibrary(data / "models").add("default")
         if "FLEETFOOT_REDIS_URL" not in os.environ:
@@ -69,43 +114,49 @@ def run(*, once: bool, llm: bool, port: int, data: Path | None, console: Console
                 "FLEETFOOT_UPSTREAM_MODEL": model.name,
                 "FLEETFOOT_UPSTREAM_CONNECTIONS": "1",
             }
-        logs = data / "logs"
-        stack.enter_context(child(["work"], environment, logs / "worker.log"))
+        worker = stack.enter_context(child(["work"], environment, logs / "worker.log"))
         api = stack.enter_context(child(["serve"], environment, logs / "api.log"))
+        stack.callback(end, api, worker)  # together, since each takes a second or two
+        demo = Demo(url, data, {"api": api, "worker": worker})
         with step(f"the API on {url} and a worker (logs in {logs})", console):
-            asyncio.run(until_ready(url, api, logs / "api.log"))
-        asyncio.run(show_off(url, console))
-        if not once:
-            stay_up(url, data, api, console)
+            asyncio.run(demo.while_running(until_ready(url, api, logs / "api.log")))
+        yield demo
 
 
-async def show_off(url: str, console: Console) -> None:
-    """Ingests the sample handbook, asks the demo's question, and checks that the answer cites the right document."""
+async def show_off(url: str, console: Console, *, strict: bool) -> None:
+    """Ingests the sample handbook, asks the demo's question, and looks whether the answer cites the right document.
+
+    Raises FleetfootError when it does not and `strict` is asked for; a small language model only gets a remark.
+    """
     examples = rooms() / "examples"
-    script = tomllib.loads((examples / "demo.toml").read_text())
+    script = tomllib.loads((examples / "demo.toml").read_text(encoding="utf-8"))
     async with connect(url) as client:
-        console.print(f"\n[bold]Ingesting[/bold] {examples / 'handbook'}")
+        console.print(f"\n[bold]Ingesting[/bold] {escape(str(examples / 'handbook'))}", soft_wrap=True)
         show(await ingest(client, COLLECTION, [examples / "handbook"], console, wait=True), console)
-        console.print(f"\n[bold]Question[/bold] {script['question']}\n")
+        console.print(f"\n[bold]Question[/bold] {script['question']}\n", soft_wrap=True)
         asked = await ask(client, COLLECTION, script["question"], console)
     show_answered(asked, console)
     cited = asked.cited_sources()
-    if script["document"] not in cited:
-        raise FleetfootError(
-            f"The demo's answer cites {', '.join(sorted(cited)) or 'nothing'}, and not '{script['document']}'."
-        )
-    console.print(f"\nThe answer cites the right document: {script['document']}")
+    if script["document"] in cited:
+        console.print(f"\nThe answer cites the right document: {script['document']}", soft_wrap=True)
+        return
+    missed = f"The answer cites {', '.join(sorted(cited)) or 'nothing'}, and not '{script['document']}'"
+    if strict:
+        raise FleetfootError(f"{missed}. The logs beside the data may tell why.")
+    console.print(f"\n{missed}: so small a model often errs. Without --llm answers are quoted.", soft_wrap=True)
 
 
-def stay_up(url: str, data: Path, api: subprocess.Popen[bytes], console: Console) -> None:
-    """Prints what to try next and waits for Ctrl-C, or for the API to end by itself."""
+def stay_up(demo: Demo, console: Console) -> None:
+    """Prints what to try next and waits for Ctrl-C, or for a process to end by itself."""
     console.print(
-        f"\n[bold]fleetfoot is up on {url}[/bold] (data in {data}). Try, in another terminal:", soft_wrap=True
+        f"\n[bold]fleetfoot is up on {demo.url}[/bold] (data in {escape(str(demo.data))}). Try, in another terminal:",
+        soft_wrap=True,
     )
-    console.print(NEXT.format(url=url, collection=COLLECTION, command=own_command()), markup=False, soft_wrap=True)
+    console.print(NEXT.format(url=demo.url, collection=COLLECTION, command=own_command()), markup=False, soft_wrap=True)
     try:
-        api.wait()
-        still_runs("API", api, data / "logs" / "api.log")
+        while True:
+            demo.check()
+            time.sleep(LOOK)
     except KeyboardInterrupt:
         console.print("\nStopping: running answers finish, the worker returns its task …")
 
@@ -124,7 +175,7 @@ async def until_ready(url: str, api: subprocess.Popen[bytes], log: Path) -> None
     reason = "it does not answer yet"
     async with connect(url) as client:
         for _ in range(int(READY_WITHIN / 0.25)):
-            still_runs("API", api, log)
+            still_runs("api", api, log)
             try:
                 await client.get("/readyz")
             except FleetfootError as error:

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import Counter
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from fleetfoot.client import Client, Json
-from pipeline.errors import InvalidInput
+from fleetfoot.client import Client, Json, Refused
+from fleetfoot.finding import Named, batches, files_below
+from fleetfoot.jobs import finished, show_failed
+from pipeline.errors import FleetfootError, InvalidInput, Misconfigured, UpstreamFailed
 
-FILES_A_REQUEST = 64
-BYTES_A_REQUEST = 16_000_000
-FINAL = ("published", "unchanged", "failed", "cancelled")
+TOO_LARGE = 413
+FOLLOWED = 4  # jobs whose events are read at the same time
+TRIES = 30  # to follow a job again after its stream broke off, a second apart: a restart takes less
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,32 +42,128 @@ class Ingested:
         }
 
 
-def files_below(paths: Sequence[Path]) -> list[tuple[str, Path]]:
-    """Every file that was named or lies below a named folder, with the name it will have in the collection.
-
-    A file in a folder is named by its path below that folder, a single file by its own name. Hidden files and folders
-    are passed over. Raises InvalidInput for a path that does not exist.
-    """
-    found: list[tuple[str, Path]] = []
-    for path in paths:
-        if path.is_dir():
-            found += [
-                (str(below.relative_to(path)), below)
-                for below in sorted(path.rglob("*"))
-                if below.is_file() and not any(part.startswith(".") for part in below.relative_to(path).parts)
-            ]
-        elif path.is_file():
-            found.append((path.name, path))
-        else:
-            raise InvalidInput(f"There is no file or folder '{path}'.", field="PATH")
-    if not found:
-        raise InvalidInput(f"There is no file below {', '.join(map(str, paths))}.", field="PATH")
-    return found
-
-
 async def ingest(client: Client, collection: str, paths: Sequence[Path], console: Console, *, wait: bool) -> Ingested:
-    """Sends the files and, when asked to wait, shows a live bar until every one is searchable or has failed."""
+    """Sends the files and, when asked to wait, shows a live bar until every one is searchable or has failed.
+
+    Files go one request after the other, in order, while the jobs of those before are followed already. What is
+    interrupted says on standard error what was accepted, since that goes on.
+    """
     files = files_below(paths)
+    with _bars(console, len(files)) as bars:
+        sending = _Sending(client, collection, bars, len(files))
+        following: list[asyncio.Task[None]] = []
+        try:
+            for batch in batches(files):
+                sent = await sending.send(batch)
+                following += [asyncio.create_task(sending.follow(job)) for job in sent if wait]
+            await asyncio.gather(*following)
+        except (asyncio.CancelledError, FleetfootError):
+            sending.tell_what_goes_on(Console(stderr=True, highlight=False, soft_wrap=True))
+            raise
+        finally:
+            for task in following:
+                task.cancel()
+            await asyncio.gather(*following, return_exceptions=True)
+    return sending.ingested()
+
+
+def show(ingested: Ingested, console: Console) -> None:
+    """Says how it went, and for each failed file why."""
+    counts = ", ".join(f"{count} {state}" for state, count in sorted(ingested.counts.items()))
+    console.print(f"{sum(ingested.counts.values())} documents: {counts}")
+    show_failed(list(ingested.failed), console)
+
+
+class _Sending:
+    """The files of one call on their way: the jobs they became, and those that were refused at the door."""
+
+    def __init__(self, client: Client, collection: str, bars: Progress, total: int) -> None:
+        self._client = client
+        self._collection = collection
+        self._bars = bars
+        self._total = total
+        self._jobs: dict[str, Json] = {}
+        self._refused: list[tuple[str, str]] = []
+        self._few = asyncio.Semaphore(FOLLOWED)
+        self._sent, self._done = bars.task_ids
+
+    async def send(self, batch: list[Named]) -> list[str]:
+        """Sends a batch and returns its job; where a file is too large or unreadable, that one alone is refused."""
+        try:
+            job = await self._client.upload(self._collection, batch)
+        except (Refused, InvalidInput) as refusal:
+            if isinstance(refusal, Refused) and refusal.status != TOO_LARGE:
+                raise
+            if len(batch) > 1:
+                half = len(batch) // 2
+                return [*await self.send(batch[:half]), *await self.send(batch[half:])]
+            self._refused.append((batch[0][0], str(refusal)))
+            jobs: list[str] = []
+        else:
+            self._jobs[job["id"]] = job
+            jobs = [job["id"]]
+        self._bars.advance(self._sent, len(batch))
+        self._draw()
+        return jobs
+
+    async def follow(self, job: str) -> None:
+        """Reads a job's events to its end; a service that goes away is asked again when it is back."""
+        reason = ""
+        async with self._few:
+            for _ in range(TRIES):
+                try:
+                    if await self._followed(job):
+                        return
+                except (Misconfigured, UpstreamFailed) as away:
+                    reason = str(away)
+                else:
+                    reason = "The service closed the stream."
+                await asyncio.sleep(1)
+        raise UpstreamFailed(f"Job {job} cannot be followed any longer. {reason}")
+
+    async def _followed(self, job: str) -> bool:
+        async for name, data in self._client.events("GET", f"/v1/jobs/{job}/events"):
+            told = json.loads(data)
+            if name == "error":
+                raise UpstreamFailed(told["error"]["message"])
+            self._jobs[job] = told
+            self._draw()
+            if name == "done":
+                return True
+        return False
+
+    def tell_what_goes_on(self, console: Console) -> None:
+        """What was accepted will be done, whoever stops watching."""
+        if self._jobs:
+            accepted = sum(job["total"] for job in self._jobs.values())
+            console.print(
+                f"{accepted} of {self._total} files were accepted and will be done; see `fleetfoot jobs` "
+                f"({', '.join(self._jobs)}).",
+                markup=False,
+            )
+
+    def ingested(self) -> Ingested:
+        """How it stands."""
+        failed = [(item["name"], item["reason"]) for job in self._jobs.values() for item in job["failed"]]
+        generations = [job["generation"] for job in self._jobs.values() if job["generation"] is not None]
+        return Ingested(
+            tuple(self._jobs), dict(self._counts()), (*self._refused, *failed), max(generations, default=None)
+        )
+
+    def _counts(self) -> Counter[str]:
+        counts: Counter[str] = Counter({"failed": len(self._refused)} if self._refused else {})
+        for job in self._jobs.values():
+            counts.update(job["counts"])
+        return counts
+
+    def _draw(self) -> None:
+        note = ", ".join(f"{count} {state}" for state, count in sorted(self._counts().items()) if state != "published")
+        done = sum(finished(job) for job in self._jobs.values()) + len(self._refused)
+        self._bars.update(self._done, completed=done, note=note)
+
+
+@contextmanager
+def _bars(console: Console, total: int) -> Generator[Progress]:
     bars = Progress(
         TextColumn("{task.description:>12}"),
         BarColumn(),
@@ -74,50 +173,7 @@ async def ingest(client: Client, collection: str, paths: Sequence[Path], console
         console=console,
         disable=console.quiet,
     )
+    bars.add_task("sent", total=total, note="")
+    bars.add_task("searchable", total=total, note="")
     with bars:
-        sent = bars.add_task("sent", total=len(files), note="")
-        done = bars.add_task("searchable", total=len(files), note="")
-        jobs: dict[str, Json] = {}
-        for batch in _batches(files):
-            job = await client.upload(collection, batch)
-            jobs[job["id"]] = job
-            bars.advance(sent, len(batch))
-        if wait:
-            for job_id in jobs:
-                async for name, data in client.events("GET", f"/v1/jobs/{job_id}/events"):
-                    if name in {"progress", "message", "done"}:
-                        jobs[job_id] = json.loads(data)
-                        counts = _counts(jobs.values())
-                        note = ", ".join(f"{count} {state}" for state, count in counts.items() if state != "published")
-                        bars.update(done, completed=sum(counts[state] for state in FINAL), note=note)
-    failed = tuple((item["name"], item["reason"]) for job in jobs.values() for item in job["failed"])
-    generations = [job["generation"] for job in jobs.values() if job["generation"] is not None]
-    return Ingested(tuple(jobs), dict(_counts(jobs.values())), failed, max(generations, default=None))
-
-
-def show(ingested: Ingested, console: Console) -> None:
-    """Says how it went, and for each failed file why."""
-    counts = ", ".join(f"{count} {state}" for state, count in sorted(ingested.counts.items()))
-    console.print(f"{sum(ingested.counts.values())} documents: {counts}")
-    for name, reason in ingested.failed:
-        console.print(f"  [red]failed[/red] {escape(name)}: {escape(reason)}", highlight=False, soft_wrap=True)
-
-
-def _batches(files: Sequence[tuple[str, Path]]) -> Generator[list[tuple[str, Path]]]:
-    batch: list[tuple[str, Path]] = []
-    size = 0
-    for name, path in files:
-        length = path.stat().st_size
-        if batch and (len(batch) >= FILES_A_REQUEST or size + length > BYTES_A_REQUEST):
-            yield batch
-            batch, size = [], 0
-        batch.append((name, path))
-        size += length
-    yield batch
-
-
-def _counts(jobs: Iterable[Json]) -> Counter[str]:
-    counts: Counter[str] = Counter()
-    for job in jobs:
-        counts.update(job["counts"])
-    return counts
+        yield bars

@@ -1,4 +1,4 @@
-"""Child processes of the demo: started with a log file, known by their id, ended in reverse."""
+"""Child processes of the demo: started with a log file, known by their id, ended together."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import FrameType
 
 from pipeline.errors import Misconfigured
 
 GRACE = 20.0  # seconds a child may take to finish what it is doing
+ENDINGS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
 @contextmanager
@@ -37,15 +40,40 @@ def child(arguments: list[str], environment: Mapping[str, str], log: Path) -> Ge
         end(process)
 
 
-def end(process: subprocess.Popen[bytes]) -> None:
-    """Ends a child and whatever it started, gently first."""
-    if process.poll() is None:
-        process.send_signal(signal.SIGTERM)
+def end(*processes: subprocess.Popen[bytes]) -> None:
+    """Ends children and whatever they started: all are asked at once, and get the grace time together."""
+    for process in processes:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+    until = time.monotonic() + GRACE
+    for process in processes:
         try:
-            process.wait(GRACE)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
+            process.wait(max(0.0, until - time.monotonic()))
+        except (subprocess.TimeoutExpired, KeyboardInterrupt):  # too slow for us, or for whoever waits
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+
+
+@contextmanager
+def interruptible() -> Generator[None]:
+    """SIGTERM and a terminal that closes interrupt the block as Ctrl-C does; after the first nothing more does, so
+    that what it started is ended in peace. What the caller ignores (nohup) stays ignored, Ctrl-C apart."""
+
+    def interrupt(_: int, __: FrameType | None) -> None:
+        for number in ENDINGS:
+            signal.signal(number, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    before = {number: signal.getsignal(number) for number in ENDINGS}
+    for number, handler in before.items():
+        if number == signal.SIGINT or handler is not signal.SIG_IGN:
+            signal.signal(number, interrupt)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def still_runs(name: str, process: subprocess.Popen[bytes], log: Path) -> None:
@@ -53,6 +81,5 @@ def still_runs(name: str, process: subprocess.Popen[bytes], log: Path) -> None:
     if process.poll() is not None:
         tail = log.read_text(errors="replace").strip().splitlines()[-12:]
         raise Misconfigured(
-            f"The {name} ended with status {process.returncode} while starting. Its log ({log}) ends:\n"
-            + "\n".join(tail)
+            f"The {name} ended by itself with status {process.returncode}. Its log ({log}) ends:\n" + "\n".join(tail)
         )

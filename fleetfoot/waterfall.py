@@ -9,28 +9,40 @@ from rich.text import Text
 
 from fleetfoot.client import Json, StageTiming
 
-WIDTH = 36  # characters of the bar
+WIDTH = 36  # characters of the bar where there is room
+NARROWEST = 8
+FIGURES = 44  # characters that the figures beside the bar take
+CUT = "✂"  # ends the bar of a stage that was cut off at its allowance, and survives without colour
 
 
-def waterfall(timings: Sequence[StageTiming]) -> Table:
-    """A table with a row a stage, in the order in which they began. Times are milliseconds."""
+def waterfall(timings: Sequence[StageTiming], room: int = 80) -> Table:
+    """A table with a row a stage, in the order in which they began, `room` characters wide. Times are milliseconds."""
+    width = max(NARROWEST, min(WIDTH, room - FIGURES))
+    rows = sorted(timings, key=lambda timing: timing.started_ms)
+    legend = "░ waited  █ worked" + (f"  {CUT} cut off" if any(row.cut for row in rows) else "")
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("ms", no_wrap=True)
     table.add_column("waited", justify="right")
     table.add_column("worked", justify="right")
     table.add_column("granted", justify="right")
-    table.add_column("░ waited  █ worked", no_wrap=True)
-    rows = sorted(timings, key=lambda timing: timing.started_ms)
+    table.add_column(legend, no_wrap=True)
     whole = max((row.started_ms + row.waited_ms + row.worked_ms for row in rows), default=0.0) or 1.0
     for row in rows:
-        begin = min(round(row.started_ms / whole * WIDTH), WIDTH - 1)
-        waited = round(row.waited_ms / whole * WIDTH)
-        worked = max(round(row.worked_ms / whole * WIDTH), 0 if waited else 1)
-        bar = Text(" " * begin + "░" * min(waited, WIDTH - begin))
-        bar.append("█" * min(worked, WIDTH - begin - waited), style="red" if row.cut else "green")
         granted = "" if row.granted_ms is None else f"{row.granted_ms:.0f}"
-        table.add_row(row.stage, f"{row.waited_ms:.1f}", f"{row.worked_ms:.1f}", granted, bar)
+        table.add_row(row.stage, f"{row.waited_ms:.1f}", f"{row.worked_ms:.1f}", granted, bar(row, whole, width))
     return table
+
+
+def bar(row: StageTiming, whole: float, width: int) -> Text:
+    """One stage's place in `whole` milliseconds, on `width` characters: where it began, waited, worked and was cut."""
+    begin = min(round(row.started_ms / whole * width), width - 1)
+    waited = min(round(row.waited_ms / whole * width), width - begin)
+    worked = min(max(round(row.worked_ms / whole * width), 0 if waited else 1), width - begin - waited)
+    drawn = Text.assemble(" " * begin, "░" * waited, ("█" * worked, "red" if row.cut else "green"))
+    if row.cut:
+        drawn.right_crop(1)
+        drawn.append(CUT, "red")
+    return drawn
 
 
 def kept(timings: Json) -> str:

@@ -1,0 +1,61 @@
+"""`fleetfoot jobs`: what was promised for documents, and how far it is."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from urllib.parse import quote
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from fleetfoot.client import Client, Json
+
+FINAL = ("published", "unchanged", "failed", "cancelled")  # states of a document in which it stays
+
+
+async def latest_jobs(client: Client, collection: str | None, limit: int) -> Json:
+    """The answer of /v1/jobs, as it came: the latest first."""
+    asked = f"limit={limit}" + (f"&collection={quote(collection, safe='')}" if collection else "")
+    return await client.get(f"/v1/jobs?{asked}")
+
+
+def show_jobs(found: Json, console: Console) -> None:
+    """A row a job."""
+    if not found["data"]:
+        console.print("Nothing was sent yet. Send documents with `fleetfoot ingest PATH`.")
+        return
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for name in ("job", "collection", "accepted", "state"):
+        table.add_column(name, no_wrap=True)
+    table.add_column("done", justify="right", no_wrap=True)
+    table.add_column("failed", justify="right")
+    for job in found["data"]:
+        failed = job["counts"].get("failed", 0)
+        table.add_row(
+            job["id"],
+            Text(job["collection"]),
+            f"{datetime.fromtimestamp(job['accepted']).astimezone():%Y-%m-%d %H:%M:%S}",
+            job["state"],
+            f"{finished(job)}/{job['total']}",
+            Text(str(failed) if failed else "", style="red"),
+        )
+    console.print(table, soft_wrap=True)
+
+
+def show_job(job: Json, console: Console) -> None:
+    """How far it is, and for each failed document why."""
+    states = ", ".join(f"{count} {state}" for state, count in sorted(job["counts"].items()))
+    console.print(f"{job['state']}, {finished(job)} of {job['total']} documents done: {states}", highlight=False)
+    show_failed([(each["name"], each["reason"]) for each in job["failed"]], console)
+
+
+def show_failed(failed: list[tuple[str, str]], console: Console) -> None:
+    """A line for each document that cannot be read, with its reason."""
+    for name, reason in failed:
+        console.print(Text.assemble("  ", ("failed", "red"), f" {name}: {reason}"), highlight=False, soft_wrap=True)
+
+
+def finished(job: Json) -> int:
+    """How many of the job's documents are in a state in which they stay."""
+    return sum(job["counts"].get(state, 0) for state in FINAL)
