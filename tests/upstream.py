@@ -48,7 +48,10 @@ class Failure(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """What the server says and when; durations in seconds, inf to wait until the client leaves."""
+    """What the server says and when; durations in seconds, inf to wait until the client leaves.
+
+    Where there are `permits`, every chunk after the first waits for one.
+    """
 
     words: tuple[str, ...] = ("Shoes", " are", " kept", " in", " the", " blue", " box", ".")
     reasoning: tuple[str, ...] = ()
@@ -58,6 +61,7 @@ class Script:
     before_first: float = 0.0
     per_uncached_token: float = 0.0
     between: float = 0.0
+    permits: asyncio.Semaphore | None = None
     failure: Failure = Failure.NONE
     fail_after: int = 3
     retry_after: int = 7
@@ -281,6 +285,8 @@ async def stream(script: Script, received: Received, prompt: int, cached: int) -
             return
         if place:
             await wait(script.between)
+            if script.permits is not None:
+                await script.permits.acquire()
         for index in choices:
             last = place == len(pieces) - 1 and not llama
             yield chunk(script, received, index, delta, finish_reason if last else None)
