@@ -53,7 +53,13 @@ def show_passages(found: Json, console: Console) -> None:
 
 
 async def ask(
-    client: Client, model: str, question: str, console: Console, *, deadline_ms: float | None = None
+    client: Client,
+    model: str,
+    question: str,
+    console: Console,
+    *,
+    top_k: int | None = None,
+    deadline_ms: float | None = None,
 ) -> Asked:
     """Streams an answer to the console as it comes. Raises UpstreamFailed when the stream breaks off."""
     body = {
@@ -62,6 +68,7 @@ async def ask(
         "stream": True,
         "stream_options": {"include_usage": True},
         "deadline_ms": deadline_ms,
+        "retrieval": {"top_k": top_k},
     }
     text: list[str] = []
     extension: Json | None = None

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from fleetfoot.setting_up import keys, models
-from fleetfoot.telling import HERE, AsJson, Collection, Deadline, Key, Url, print_json, run, told
+from fleetfoot.telling import HERE, AsJson, Collection, Deadline, Key, TopK, Url, print_json, run, told
 
 FAILED_DOCUMENTS = 3  # exit status of `ingest` when some documents failed
 
@@ -120,7 +120,7 @@ def jobs(
 def search(
     query: Annotated[str, typer.Argument(help="What to look for.")],
     collection: Collection = "default",
-    top_k: Annotated[int | None, typer.Option("--top-k", "-k", help="How many passages at most.")] = None,
+    top_k: TopK = None,
     deadline_ms: Deadline = None,
     as_json: AsJson = False,
     url: Url = HERE,
@@ -149,6 +149,7 @@ def ask(
     collection: Annotated[
         str, typer.Option("--collection", "-c", help="A collection, or collection@profile.")
     ] = "default",
+    top_k: TopK = None,
     deadline_ms: Deadline = None,
     as_json: AsJson = False,
     url: Url = HERE,
@@ -163,7 +164,7 @@ def ask(
 
     async def go() -> None:
         async with connect(url, key) as client:
-            asked = await stream(client, collection, question, console, deadline_ms=deadline_ms)
+            asked = await stream(client, collection, question, console, top_k=top_k, deadline_ms=deadline_ms)
         if as_json:
             print_json({"answer": asked.text, **asked.extension})
         else:

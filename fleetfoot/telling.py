@@ -28,6 +28,7 @@ Collection = Annotated[str, typer.Option("--collection", "-c", help="The collect
 Deadline = Annotated[
     float | None, typer.Option("--deadline-ms", help="Milliseconds; when they are over, less is given, not later.")
 ]
+TopK = Annotated[int | None, typer.Option("--top-k", "-k", help="How many passages at most.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 Data = Annotated[Path, typer.Option("--data", envvar="FLEETFOOT_DATA_DIR", help="The data folder.")]
 
