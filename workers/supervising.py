@@ -107,7 +107,7 @@ class Crew:
             if len(ended) == _RESTARTS and now - ended[0] < _RESTARTS_SECONDS:
                 raise FleetfootError(
                     f"The {event} worker ended {_RESTARTS + 1} times within {_RESTARTS_SECONDS:.0f} seconds. The "
-                    "lines above say why; `fleetfoot doctor` checks the settings."
+                    "lines above say why."
                 )
             ended.append(now)
             lately = sum(now - then < _RESTARTS_SECONDS for then in ended)
