@@ -97,7 +97,7 @@ events {{ }}
 http {{
   access_log off; client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy;
   fastcgi_temp_path {folder}/f; uwsgi_temp_path {folder}/u; scgi_temp_path {folder}/s;
-  gzip on; gzip_proxied any; gzip_min_length 1; gzip_types application/json;
+  gzip on; gzip_proxied any; gzip_min_length 1; gzip_types *;
   proxy_buffering on; proxy_buffers 64 64k;
   server {{
     listen 127.0.0.1:{port};
@@ -109,7 +109,10 @@ http {{
 
 @contextmanager
 def nginx(binary: str, target: str, folder: Path) -> Generator[str, None, None]:
-    """A real nginx with buffering and compression on, as it comes."""
+    """A real nginx that buffers and compresses everything, event streams too.
+
+    (Without its compression nginx 1.22 passes chunks on as they come, told to or not; with it, only when told to.)
+    """
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     configuration = folder / "nginx.conf"
