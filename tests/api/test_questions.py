@@ -24,6 +24,8 @@ BEFORE = "How many days of leave do new employees have?"
         "那德国的员工呢？他们每年有多少天的带薪假期？",
         "それはドイツでも同じですか、それとも別の規則がありますか",
         "unlimited?",
+        "How early must people ask?",
+        "When does the colleague who has been here longest get a new one?",
     ],
 )
 def test_a_short_question_or_one_that_points_back_takes_earlier_turns_along(text: str) -> None:
