@@ -200,4 +200,5 @@ async def test_holdings_are_listed_paged_and_removed() -> None:
         async with client.get(f"{url}/v1/collections/laws") as response:
             assert response.status == 404
         assert service.stages.catalog.removed == [("d2",), ("d0", "d1")]
+        assert service.stages.looked_again == [("default", "laws")], "it is gone from search before it is said to be"
         assert service.stages.nudge.times == 3
