@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import pytest
 
 from fleetfoot.processes import end
 from retrieve.model_library import ModelLibrary
@@ -30,6 +31,9 @@ PATIENT = {
     "DEADLINE_MS": "30000",
     "SHARES_MS": json.dumps(dict.fromkeys(("encode", "lexical", "dense", "rerank"), 30_000)),
 }
+
+
+MARKS = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300)]
 
 
 def clean_environment() -> dict[str, str]:
@@ -139,13 +143,14 @@ class Site:
 
     @contextmanager
     def serving(self, **settings: str) -> Generator[Api, None, None]:
-        """`fleetfoot serve`, from when it accepts connections to the end of the block."""
+        """`fleetfoot serve`, from when it accepts connections on; what nobody foresaw may not be in its log."""
         running = self.start("serve", **settings)
         try:
             url = json.loads(running.said('"listening"'))["listening"]
             yield Api(running.process, running.path, url)
         finally:
             end(running.process)
+        assert "Traceback" not in running.log, running.log[-4000:]
 
     @contextmanager
     def working(self, **settings: str) -> Generator[Running, None, None]:
@@ -155,6 +160,7 @@ class Site:
             yield running
         finally:
             end(running.process)
+        assert "Traceback" not in running.log, running.log[-4000:]
 
 
 def fetched_model() -> Path:
@@ -169,7 +175,7 @@ class Event:
     name: str
     data: str
 
-    def json(self) -> dict[str, Any]:
+    def json(self) -> Any:
         return json.loads(self.data)
 
 
@@ -196,7 +202,7 @@ async def answered(client: aiohttp.ClientSession, method: str, path: str, status
         return body
 
 
-async def sent(client: aiohttp.ClientSession, collection: str, **texts: str) -> dict[str, Any]:
+async def sent(client: aiohttp.ClientSession, collection: str, **texts: str) -> Any:
     """Sends Markdown texts under these names (with .md), and returns the accepted job."""
     documents = [{"name": f"{name}.md", "text": text} for name, text in texts.items()]
     return await answered(client, "POST", f"/v1/collections/{collection}/documents", 202, json={"documents": documents})
@@ -212,7 +218,9 @@ async def finished(client: aiohttp.ClientSession, job: dict[str, Any]) -> dict[s
     return last
 
 
-async def retrieved(client: aiohttp.ClientSession, query: str, collection: str = "handbook", **asked: Any) -> Any:
+async def retrieved(
+    client: aiohttp.ClientSession, query: str, collection: str | None = "handbook", **asked: Any
+) -> Any:
     """The one result of a retrieval with a deadline that no loaded machine misses."""
     body = {"query": query, "collection": collection, "deadline_ms": 30_000, **asked}
     (result,) = (await answered(client, "POST", "/v1/retrieve", json=body))["results"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from math import inf
 from typing import Any
 
 import aiohttp
@@ -14,11 +15,11 @@ import pytest_asyncio
 from openai import AsyncOpenAI
 
 from api.completions import ExtensionOut
-from tests.running_service import ROOT, Api, answered, events
+from tests.running_service import MARKS, ROOT, Api, answered, events
 from tests.service.conftest import TINY_RERANKER
-from tests.upstream import FakeUpstream
+from tests.upstream import Failure, FakeUpstream
 
-pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="session")]
+pytestmark = MARKS
 
 DEMO = tomllib.loads((ROOT / "examples" / "demo.toml").read_text(encoding="utf-8"))
 QUESTION: Any = {"role": "user", "content": DEMO["question"]}
@@ -213,8 +214,6 @@ async def test_every_response_has_its_id_and_its_server_timing(
 async def test_a_model_server_that_fails_is_told_before_and_within_a_stream(
     upstream: FakeUpstream, wired_client: aiohttp.ClientSession
 ) -> None:
-    from tests.upstream import Failure
-
     asked = {"model": "handbook", "messages": [QUESTION], "stream": True}
     upstream.behave(failure=Failure.BROKEN)
     refused = await answered(wired_client, "POST", "/v1/chat/completions", 502, json=asked)
@@ -228,11 +227,22 @@ async def test_a_model_server_that_fails_is_told_before_and_within_a_stream(
     assert sum("content" in choice["delta"] for event in told[:-1] for choice in event.json()["choices"]) == 3
 
 
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_first_token_that_is_late_is_a_504_and_the_model_server_is_let_go(
+    upstream: FakeUpstream, wired_client: aiohttp.ClientSession, stream: bool
+) -> None:
+    upstream.behave(before_first=inf)
+    retrieval = {"search": {"legs": ["lexical"]}, "rerank": {"depth": 0}}
+    asked = {"model": "handbook", "messages": [QUESTION], "stream": stream, "deadline_ms": 1500, "retrieval": retrieval}
+    late = await answered(wired_client, "POST", "/v1/chat/completions", 504, json=asked)
+    assert late["error"]["code"] == "out_of_time"
+    assert "first_token" in late["error"]["message"]
+    await (await upstream.nth(0)).left.wait()
+
+
 async def test_stream_events_sends_the_passages_before_the_first_token_is_there(
     upstream: FakeUpstream, wired_client: aiohttp.ClientSession
 ) -> None:
-    from math import inf
-
     upstream.behave(before_first=inf)
     asked = {"model": "handbook", "messages": [QUESTION], "stream": True, "stream_events": True}
     async with wired_client.post("/v1/chat/completions", json=asked) as response:

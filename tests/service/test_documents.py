@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-import pytest
 
 from tests.examples.handbook import documents, plain, text_of
-from tests.running_service import HANDBOOK, Api, answered, command, finished, retrieved, sent, sources
+from tests.running_service import HANDBOOK, MARKS, Api, answered, command, finished, retrieved, sent, sources
 from tests.service.conftest import Sent
 
-pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="session")]
+pytestmark = MARKS
 
 EMPTY = "notices/to-follow.md"
 

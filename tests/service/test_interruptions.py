@@ -14,10 +14,10 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-from tests.running_service import PATIENCE, Api, Site, answered, events, finished, retrieved, sent, sources
+from tests.running_service import MARKS, PATIENCE, Api, Site, answered, events, finished, retrieved, sent, sources
 from workers.broker import EmbeddedRedis
 
-pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="session")]
+pytestmark = MARKS
 
 FOREVER = {"LEASE_SECONDS": "3600"}  # nobody takes over what was not returned
 DOCUMENTS = 48
@@ -47,12 +47,18 @@ async def at(own: Own) -> AsyncGenerator[aiohttp.ClientSession, None]:
         yield session
 
 
-async def test_a_service_with_nothing_in_it_is_ready_and_knows_no_collection(at: aiohttp.ClientSession) -> None:
+async def test_without_workers_a_service_is_ready_and_what_was_accepted_waits_for_them(
+    own: Own, at: aiohttp.ClientSession
+) -> None:
     ready = await answered(at, "GET", "/readyz")
     assert ready["status"] == "ready"
     assert ready["checks"].keys() == {"models", "index", "broker", "upstream"}
-    assert (await answered(at, "GET", "/v1/models"))["data"] == []
-    await answered(at, "POST", "/v1/retrieve", 404, json={"query": "a", "collection": "handbook"})
+    job = await sent(at, "waiting", a="It waits.")
+    assert (job["state"], job["counts"]) == ("accepted", {"accepted": 1})
+    assert (await retrieved(at, "waits", "waiting"))["passages"] == []
+    with own.site.working():
+        assert (await finished(at, job))["counts"] == {"published": 1}
+        assert sources(await retrieved(at, "waits", "waiting")) == ["a.md"]
 
 
 async def test_a_cancelled_job_is_never_searchable_and_holds_up_nobody(own: Own, at: aiohttp.ClientSession) -> None:
@@ -81,7 +87,6 @@ async def test_a_worker_asked_to_end_returns_its_task_and_the_next_one_finishes_
                     break
         first.ask_to_end()
         assert await asyncio.to_thread(first.ended) == 0
-        assert "Traceback" not in first.log
     left = await answered(at, "GET", f"/v1/jobs/{job['id']}")
     assert left["state"] == "running", "it ended in the middle"
     with own.site.working(**FOREVER):

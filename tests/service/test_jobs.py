@@ -6,12 +6,11 @@ import asyncio
 from collections.abc import AsyncGenerator
 
 import aiohttp
-import pytest
 
-from tests.running_service import PATIENCE, Event, answered, events, finished, retrieved, sent, sources
+from tests.running_service import MARKS, PATIENCE, Event, answered, events, finished, retrieved, sent, sources
 from tests.service.conftest import UPLOAD_LIMIT
 
-pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="session")]
+pytestmark = MARKS
 
 
 async def test_a_job_is_followed_from_what_was_accepted_to_its_end(client: aiohttp.ClientSession) -> None:

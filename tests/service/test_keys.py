@@ -10,9 +10,9 @@ import aiohttp
 import pytest
 
 from api.callers import NewKey, new_key
-from tests.running_service import Api, Site, answered, command, finished, retrieved, sent, sources
+from tests.running_service import MARKS, Api, Site, answered, command, finished, retrieved, sent, sources
 
-pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="session")]
+pytestmark = MARKS
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,10 +20,10 @@ import aiohttp
 import pytest
 
 from tests.buffering_proxy import BufferingProxy
-from tests.running_service import PATIENCE, Api, Event, answered, events, sent
+from tests.running_service import MARKS, PATIENCE, Api, Event, answered, events, sent
 from tests.upstream import FakeUpstream
 
-pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="session")]
+pytestmark = MARKS
 
 WORDS = (" one", " two", " three", " four", " five", " six")
 ASKED = {

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 
 import aiohttp
-import pytest
 
-from tests.running_service import finished, retrieved, sent
+from tests.running_service import MARKS, finished, retrieved, sent
 
-pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="session")]
+pytestmark = MARKS
 
 
 async def test_while_generations_are_published_every_request_is_answered_from_one_of_them(
