@@ -19,20 +19,31 @@ class Found:
 
 
 def fuse(legs: Sequence[Found], search: Search) -> tuple[Candidate, ...]:
-    """Candidates, best first, by the profile's way of fusing; a single leg keeps its order either way."""
+    """The best `search.candidates` of all legs by the profile's way of fusing; a single leg keeps its order either way.
+
+    Each leg brings that many, and beyond as many fused ones nothing reads on; making them costs more than fusing.
+    """
     weights = {Leg.DENSE: 2 * search.dense_weight, Leg.LEXICAL: 2 * (1 - search.dense_weight)}
     if len(legs) == 1:
         weights = {legs[0].leg: 1.0}
     scores: dict[int, float] = {}
-    hits: dict[int, list[Hit]] = {}
     for found in legs:
         weight = weights[found.leg]
         parts = reciprocal_ranks(found, search.rrf_k) if search.fusion is Fusion.RRF else scaled(found)
-        for rank, (key, score, part) in enumerate(zip(found.keys, found.scores, parts, strict=True), 1):
+        for key, part in zip(found.keys, parts, strict=True):
             scores[key] = scores.get(key, 0.0) + weight * part
-            hits.setdefault(key, []).append(Hit(found.leg, rank, score))
-    best = sorted(scores, key=lambda key: (-scores[key], key))
-    return tuple(Candidate(key, scores[key], tuple(hits[key])) for key in best)
+    best = sorted(scores)
+    best.sort(key=scores.__getitem__, reverse=True)  # stable, so that equal scores stay in the order of their keys
+    places = [(found.leg, found.scores, dict(zip(found.keys, range(len(found.keys)), strict=True))) for found in legs]
+    items: list[Candidate] = []
+    for key in best[: search.candidates]:
+        hits = [
+            Hit(leg, place + 1, of_leg[place])
+            for leg, of_leg, place_of in places
+            if (place := place_of.get(key)) is not None
+        ]
+        items.append(Candidate(key, scores[key], tuple(hits)))
+    return tuple(items)
 
 
 def reciprocal_ranks(found: Found, k: int) -> list[float]:

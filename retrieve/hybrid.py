@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -125,19 +125,26 @@ def search_terms(query: Query, generations: Sequence[Generation], depth: int, mo
     if not every:
         detail = "nothing is left of the query but stop words and signs; the lexical leg was skipped"
         return Outcome(degraded=(Degraded(Stage.LEXICAL, "no_terms", detail),))
-    statistics = Statistics.of([generation.lexical for generation in generations], every)
+    runs = [generation.lexical.find(terms) for generation, terms in zip(generations, analysed, strict=True)]
+    statistics = Statistics.of([generation.lexical for generation in generations], runs)
     degraded: tuple[Degraded, ...] = ()
     if len(every) > most_terms:
-        heaviest = {term: max(terms.get(term, 0.0) for terms in analysed) * statistics.idf(term) for term in every}
-        kept = set(sorted(every, key=lambda term: (statistics.frequencies[term] == 0, -heaviest[term]))[:most_terms])
-        analysed = [{term: weight for term, weight in terms.items() if term in kept} for terms in analysed]
+        analysed = [weightiest(terms, statistics, most_terms) for terms in analysed]
+        runs = [generation.lexical.find(terms) for generation, terms in zip(generations, analysed, strict=True)]
         detail = f"the {most_terms} weightiest of {len(every)} terms were searched"
         degraded = (Degraded(Stage.LEXICAL, "approximate", detail),)
     found = [
-        generation.lexical.search(terms, depth, statistics=statistics)
-        for generation, terms in zip(generations, analysed, strict=True)
+        generation.lexical.search(terms, depth, runs=looked_up, statistics=statistics)
+        for generation, terms, looked_up in zip(generations, analysed, runs, strict=True)
     ]
     return Outcome(merged(Leg.LEXICAL, found, depth), degraded)
+
+
+def weightiest(terms: Mapping[str, float], statistics: Statistics, most: int) -> dict[str, float]:
+    """Of the terms that occur anywhere those that can add most to a score."""
+    known = [term for term in terms if term in statistics.frequencies]
+    known.sort(key=lambda term: -terms[term] * statistics.idf(term))
+    return {term: terms[term] for term in known[:most]}
 
 
 def weighted_terms(query: Query, generation: Generation) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""BM25 over one generation's postings: one compiled loop that lets go of the interpreter lock."""
+"""BM25 over one generation's postings."""
 
 from __future__ import annotations
 
@@ -20,68 +20,13 @@ if TYPE_CHECKING:
 EVERY_ROW = np.empty(0, np.uint8)
 
 
-class LexicalIndex:
-    """Searches postings. Safe to use from several threads: each has a score buffer of its own, 8 bytes a passage."""
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """Where each known term's postings start and end, `[terms] int64` both; unknown terms are not among `terms`."""
 
-    def __init__(self, postings: Postings) -> None:
-        self.postings = postings
-        self._buffers = threading.local()
-
-    def warm_up(self) -> None:
-        """Compiles the kernel, or loads it from numba's cache, so that no request waits for it."""
-        _kernel()
-
-    def find(self, term: str) -> tuple[int, int] | None:
-        """Where the term's postings start and end; None where no row has it."""
-        return self.postings.find(term)
-
-    def search(
-        self,
-        terms: Mapping[str, float],
-        k: int,
-        *,
-        statistics: Statistics | None = None,
-        allowed: NDArray[np.uint8] | None = None,
-    ) -> Rows:
-        """The best `k` rows for weighted terms; rows in which none occurs are never among them.
-
-        `statistics` make scores comparable with other indexes; without them this index counts alone. `allowed` is
-        `[documents] uint8`, 0 for rows to leave out; the others keep the scores they have without it. Ties go to the
-        lower row.
-        """
-        statistics = statistics or Statistics.of([self], terms)
-        documents = self.postings.documents
-        runs = [(run, weight * statistics.idf(term)) for term, weight in terms.items() if (run := self.find(term))]
-        if not runs or k <= 0:
-            return Rows.none()
-        starts = np.array([run[0] for run, _ in runs], np.int64)
-        ends = np.array([run[1] for run, _ in runs], np.int64)
-        weights = np.array([weight for _, weight in runs], np.float32)
-        k = min(k, documents)
-        rows, scores = np.empty(k, np.int32), np.empty(k, np.float32)
-        sums, touched = self._buffer()
-        found = _kernel()(
-            starts,
-            ends,
-            weights,
-            self.postings.rows,
-            self.postings.impacts,
-            EVERY_ROW if allowed is None else allowed,
-            sums,
-            touched,
-            rows,
-            scores,
-        )
-        return Rows(rows[:found].astype(np.int64), scores[:found])
-
-    def _buffer(self) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
-        """This thread's sums, all zero between searches, and the list of rows that a search has touched."""
-        kept = cast("tuple[NDArray[np.float32], NDArray[np.int32]] | None", getattr(self._buffers, "kept", None))
-        if kept is None:
-            documents = self.postings.documents
-            kept = np.zeros(documents, np.float32), np.empty(documents, np.int32)
-            self._buffers.kept = kept
-        return kept
+    terms: tuple[str, ...]
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,22 +37,98 @@ class Statistics:
     frequencies: Mapping[str, int]
 
     @classmethod
-    def of(cls, indexes: Sequence[LexicalIndex], terms: Iterable[str]) -> Statistics:
-        """Counts the terms over all of the indexes."""
+    def of(cls, indexes: Sequence[LexicalIndex], found: Sequence[Runs]) -> Statistics:
+        """Adds up what each index found."""
         frequencies: dict[str, int] = {}
-        for term in terms:
-            runs = [index.find(term) for index in indexes]
-            frequencies[term] = sum(run[1] - run[0] for run in runs if run)
+        for runs in found:
+            counts: list[int] = (runs.ends - runs.starts).tolist()
+            for term, count in zip(runs.terms, counts, strict=True):
+                frequencies[term] = frequencies.get(term, 0) + count
         return cls(sum(index.postings.documents for index in indexes), frequencies)
 
     def idf(self, term: str) -> float:
         """Lucene's inverse document frequency, which is never negative."""
-        frequency = self.frequencies[term]
+        frequency = self.frequencies.get(term, 0)
         return log(1 + (self.documents - frequency + 0.5) / (frequency + 0.5))
 
 
+class LexicalIndex:
+    """Searches postings. Safe to use from several threads: each has a score buffer of its own, 8 bytes a passage."""
+
+    def __init__(self, postings: Postings) -> None:
+        self.postings = postings
+        terms = bytearray(postings.terms) if isinstance(postings.terms, bytes) else postings.terms
+        self._terms = np.frombuffer(terms, np.uint8) if len(terms) else EVERY_ROW
+        self._buffers = threading.local()
+
+    def warm_up(self) -> None:
+        """Compiles the kernel, or loads it from numba's cache, so that no request waits for it."""
+        _kernel()
+
+    def find(self, terms: Iterable[str]) -> Runs:
+        """Looks terms up, some 2 µs each."""
+        sought = list(terms)
+        encoded = [term.encode(errors="replace") for term in sought]
+        offsets = np.zeros(len(sought) + 1, np.int64)
+        np.cumsum([len(term) for term in encoded], out=offsets[1:])
+        numbers = np.empty(len(sought), np.int64)
+        joined = np.frombuffer(bytearray().join(encoded) or bytearray(1), np.uint8)
+        _kernel().find_terms(joined, offsets, self._terms, self.postings.term_offsets, numbers)
+        known = numbers >= 0
+        numbers = numbers[known]
+        kept: list[bool] = known.tolist()
+        return Runs(
+            tuple(term for term, is_known in zip(sought, kept, strict=True) if is_known),
+            self.postings.offsets[numbers],
+            self.postings.offsets[numbers + 1],
+        )
+
+    def search(
+        self,
+        terms: Mapping[str, float],
+        k: int,
+        *,
+        runs: Runs | None = None,
+        statistics: Statistics | None = None,
+        allowed: NDArray[np.uint8] | None = None,
+    ) -> Rows:
+        """The best `k` rows for weighted terms; rows in which none occurs are never among them.
+
+        `runs` are the terms looked up already, in this index. `statistics` make scores comparable with other indexes;
+        without them this index counts alone. `allowed` is `[documents] uint8`, 0 for rows to leave out; the others
+        keep the scores they have without it. Ties go to the lower row.
+        """
+        runs = runs or self.find(terms)
+        if not runs.terms or k <= 0:
+            return Rows.none()
+        statistics = statistics or Statistics.of([self], [runs])
+        k = min(k, self.postings.documents)
+        rows, scores = np.empty(k, np.int32), np.empty(k, np.float32)
+        found = _kernel().search_postings(
+            runs.starts,
+            runs.ends,
+            np.array([terms[term] * statistics.idf(term) for term in runs.terms], np.float32),
+            self.postings.rows,
+            self.postings.impacts,
+            EVERY_ROW if allowed is None else allowed,
+            *self._buffer(),
+            rows,
+            scores,
+        )
+        return Rows(rows[:found].astype(np.int64), scores[:found])
+
+    def _buffer(self) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
+        """This thread's sums, all zero between searches, and the list of rows that a search has touched."""
+        kept = cast("tuple[NDArray[np.float32], NDArray[np.int32]] | None", getattr(self._buffers, "kept", None))
+        if kept is None:
+            documents = self.postings.documents
+            kept = np.zeros(documents, np.float32), np.empty(documents + 1, np.int32)
+            self._buffers.kept = kept
+        return kept
+
+
 def _kernel() -> Kernel:
-    """The compiled loop. Numba takes a second to import, which a worker that only writes need not pay."""
+    """The compiled loops. Numba takes a second to import, which a worker that only writes need not pay."""
     from retrieve.lexical_kernel import kernel  # noqa: PLC0415
 
     return kernel()

@@ -202,8 +202,8 @@ async def test_several_collections_are_searched_as_one(served: Searching) -> Non
 
 async def test_a_leg_brings_as_many_as_it_was_asked_for(served: Searching) -> None:
     found = await served.retriever.retrieve(query("tram soup", "handbook", "laws", candidates=2), clock())
-    for leg in Leg:
-        assert sum(hit.leg is leg for item in found.items for hit in item.hits) == 2
+    assert len(found.items) == 2
+    assert {hit.rank for item in found.items for hit in item.hits} <= {1, 2}
 
 
 async def test_an_unknown_collection_is_not_found_and_the_known_ones_are_named(served: Searching) -> None:

@@ -121,8 +121,9 @@ def test_rows_that_are_not_allowed_are_left_out_and_the_others_keep_their_scores
 def test_parts_searched_as_one_take_idf_over_all_of_them(large: list[list[str]]) -> None:
     parts = [index_of(large[:1000]), index_of(large[1000:])]
     terms = {"w4": 1.0, "w33": 1.0}
-    together = Statistics.of(parts, terms)
-    whole = Statistics.of([index_of(large)], terms)
+    all_of_it = index_of(large)
+    together = Statistics.of(parts, [part.find(terms) for part in parts])
+    whole = Statistics.of([all_of_it], [all_of_it.find(terms)])
     assert (together.documents, dict(together.frequencies)) == (whole.documents, dict(whole.frequencies))
     alone = parts[0].search(terms, 10)
     shared = parts[0].search(terms, 10, statistics=together)
