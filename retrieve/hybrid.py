@@ -165,7 +165,7 @@ def merged(leg: Leg, found: Sequence[Rows], depth: int) -> Found:
     """One list of keys over several generations, whose scores are on one scale; ties go to the lower key."""
     if len(found) == 1:
         return Found(leg, found[0].rows[:depth].tolist(), found[0].scores[:depth].tolist())
-    keys = np.concatenate([rows.rows + (place << ROW_BITS) for place, rows in enumerate(found)])
+    keys = np.concatenate([rows.rows.astype(np.int64) + (place << ROW_BITS) for place, rows in enumerate(found)])
     scores = np.concatenate([rows.scores for rows in found])
     order = np.lexsort((keys, -scores))[:depth]
     return Found(leg, keys[order].tolist(), scores[order].tolist())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from math import log
 from typing import TYPE_CHECKING, cast
 
@@ -67,21 +68,20 @@ class LexicalIndex:
 
     def find(self, terms: Iterable[str]) -> Runs:
         """Looks terms up, some 2 µs each."""
-        sought = list(terms)
+        sought = tuple(terms)
         encoded = [term.encode(errors="replace") for term in sought]
-        offsets = np.zeros(len(sought) + 1, np.int64)
-        np.cumsum([len(term) for term in encoded], out=offsets[1:])
-        numbers = np.empty(len(sought), np.int64)
+        offsets = np.array([0, *accumulate(map(len, encoded))], np.int64)
+        starts, ends = np.empty(len(sought), np.int64), np.empty(len(sought), np.int64)
         joined = np.frombuffer(bytearray().join(encoded) or bytearray(1), np.uint8)
-        _kernel().find_terms(joined, offsets, self._terms, self.postings.term_offsets, numbers)
-        known = numbers >= 0
-        numbers = numbers[known]
-        kept: list[bool] = known.tolist()
-        return Runs(
-            tuple(term for term, is_known in zip(sought, kept, strict=True) if is_known),
-            self.postings.offsets[numbers],
-            self.postings.offsets[numbers + 1],
+        postings = self.postings
+        found = _kernel().find_terms(
+            joined, offsets, self._terms, postings.term_offsets, postings.offsets, starts, ends
         )
+        if found < len(sought):
+            known = ends > starts
+            sought = tuple(term for term, is_known in zip(sought, known.tolist(), strict=True) if is_known)
+            starts, ends = starts[known], ends[known]
+        return Runs(sought, starts, ends)
 
     def search(
         self,
@@ -115,7 +115,7 @@ class LexicalIndex:
             rows,
             scores,
         )
-        return Rows(rows[:found].astype(np.int64), scores[:found])
+        return Rows(rows[:found], scores[:found])
 
     def _buffer(self) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
         """This thread's sums, all zero between searches, and the list of rows that a search has touched."""

@@ -22,8 +22,10 @@ class FindTerms(Protocol):
         sought_offsets: NDArray[np.int64],
         terms: NDArray[np.uint8],
         term_offsets: NDArray[np.int64],
-        numbers: NDArray[np.int64],
-    ) -> None: ...
+        offsets: NDArray[np.int64],
+        starts: NDArray[np.int64],
+        ends: NDArray[np.int64],
+    ) -> int: ...
 
 
 class SearchPostings(Protocol):
@@ -59,7 +61,7 @@ def kernel() -> Kernel:
     def flat(*kinds: Any) -> tuple[Any, ...]:
         return tuple(types.Array(kind, 1, "C") for kind in kinds)
 
-    finding = types.void(*flat(types.uint8, types.int64, types.uint8, types.int64, types.int64))
+    finding = types.int64(*flat(types.uint8, types.int64, types.uint8, *[types.int64] * 4))
     searching = types.int64(
         *flat(types.int64, types.int64, types.float32, types.int32, types.float32),
         *flat(types.uint8, types.float32, types.int32, types.int32, types.float32),
@@ -80,23 +82,31 @@ def find_terms(
     sought_offsets: NDArray[np.int64],
     terms: NDArray[np.uint8],
     term_offsets: NDArray[np.int64],
-    numbers: NDArray[np.int64],
-) -> None:
-    """Binary search for each sought term, bytes end to end like the sorted `terms`; -1 where it is not among them."""
+    offsets: NDArray[np.int64],
+    starts: NDArray[np.int64],
+    ends: NDArray[np.int64],
+) -> int:
+    """Binary search for each sought term, bytes end to end like the sorted `terms`.
+
+    Writes where its postings start and end, 0 and 0 where it is not among the terms; returns how many are.
+    """
+    found = 0
     for index in range(len(sought_offsets) - 1):
         start, end = sought_offsets[index], sought_offsets[index + 1]
         low, high = 0, len(term_offsets) - 1
-        numbers[index] = -1
+        starts[index] = ends[index] = 0
         while low < high:
             middle = (low + high) >> 1
             order = _compared(sought, start, end, terms, term_offsets[middle], term_offsets[middle + 1])
             if order == 0:
-                numbers[index] = middle
+                starts[index], ends[index] = offsets[middle], offsets[middle + 1]
+                found += 1
                 break
             if order > 0:
                 low = middle + 1
             else:
                 high = middle
+    return found
 
 
 def search_postings(

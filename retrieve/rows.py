@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 class Rows:
     """Rows of a generation, best first: score descending, then row ascending. Both are `[found]`."""
 
-    rows: NDArray[np.int64]
+    rows: NDArray[np.integer]
     scores: NDArray[np.float32]
 
     @classmethod
