@@ -13,6 +13,7 @@ import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -60,6 +61,13 @@ class StorageOptions:
         """The folder of a model that was added under `name`, or the folder that `name` itself is."""
         added = self.models / name
         return added if added.is_dir() or not Path(name).is_dir() else Path(name)
+
+    def added_model(self, name: str) -> Path:
+        """As `model`. Raises Misconfigured, saying how to add it, when there is none."""
+        folder = self.model(name)
+        if not folder.is_dir():
+            raise Misconfigured(f"There is no model '{name}'. Add it once with `fleetfoot models add {name}`.")
+        return folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +185,8 @@ async def open_request_stages(options: RequestOptions) -> AsyncGenerator[Stages]
         )
         kernel()
         catalog_lane = lane("catalog", 2, native=False)
-        dense = lane("dense", cores, native=True)
+        on_gpu = Device(options.device) is Device.CUDA
+        dense = lane("dense", 1 if on_gpu else cores, native=True)  # one thread owns a GPU's resources
         generations = _generations(options, catalog, encoder.fingerprint, lane("open", 1, native=False), dense)
         await generations.open_all(catalog.published())
         context = lane("context", 1, native=True)
@@ -218,9 +227,7 @@ def open_reading(options: IngestOptions) -> Generator[Reading]:
     from ingest.isolation import IsolatedParser
     from ingest.whole import WholeChunker, WholeOptions
 
-    tokenizer = options.storage.model(options.embedder) / "tokenizer.json"
-    if not tokenizer.is_file():
-        raise _not_added(options.embedder)
+    tokenizer = options.storage.added_model(options.embedder) / "tokenizer.json"
     chunker: Chunker
     match options.chunker:
         case "sentences":
@@ -259,10 +266,7 @@ def embedder(storage: StorageOptions, name: str) -> ModelFolder:
     """The embedder's folder. Raises Misconfigured, saying how to add it."""
     from retrieve.model_folder import ModelFolder
 
-    folder = storage.model(name)
-    if not folder.is_dir():
-        raise _not_added(name)
-    return ModelFolder.open(folder)
+    return ModelFolder.open(storage.added_model(name))
 
 
 def usable_cores() -> int:
@@ -275,21 +279,21 @@ def usable_cores() -> int:
     return cores if quota == "max" else max(1, min(cores, int(quota) // int(period)))
 
 
-def _not_added(name: str) -> Misconfigured:
-    return Misconfigured(f"There is no model '{name}'. Add it once with `fleetfoot models add {name}`.")
-
-
 def _generations(
     options: RequestOptions, catalog: Catalog, fingerprint: str, opening: Lane, searching: Lane
 ) -> Generations:
+    from retrieve.dense import GpuDenseIndex, GpuMemory
     from retrieve.generation import Generation as Opened
     from retrieve.manifest import Verifier
     from retrieve.serving import Generations
+    from retrieve.sessions import Device
 
     verifier = Verifier(options.storage.data / "stamps")
+    memory = GpuMemory.open() if Device(options.device) is Device.CUDA else None
 
     def open_generation(ref: GenerationRef) -> Generation:
-        return Opened.open(ref, embedder=fingerprint, verifier=verifier)
+        on_gpu = partial(GpuDenseIndex, memory=memory) if memory else None
+        return Opened.open(ref, embedder=fingerprint, verifier=verifier, dense=on_gpu)
 
     return Generations(catalog, open_generation, opening=opening, searching=searching)
 
@@ -303,9 +307,7 @@ def _reranker(options: RequestOptions, lane: Callable[[], Lane]) -> tuple[Rerank
     from rerank.cross_encoder import CrossEncoderReranker
     from rerank.model import CrossEncoder, CrossEncoderOptions
 
-    folder = options.storage.model(options.reranker)
-    if not folder.is_dir():
-        raise _not_added(options.reranker)
+    folder = options.storage.added_model(options.reranker)
     model = CrossEncoder.open(CrossEncoderOptions(folder, device=options.device))
     return CrossEncoderReranker(model, lane(), AnytimeOptions()), folder.name
 

@@ -93,10 +93,10 @@ class OutOfTime(FleetfootError):
 
     def __init__(self, stage: str, granted: float) -> None:
         self.stage, self.granted = stage, granted
-        super().__init__(
-            f"The stage '{stage}' did not finish within the {granted * 1000:.0f} ms that it was granted. "
-            "Raise deadline_ms or ask for less."
-        )
+        happened = f"did not finish within the {granted * 1000:.0f} ms that it was granted"
+        if granted <= 0:
+            happened = "was not begun: no time was left for it"
+        super().__init__(f"The stage '{stage}' {happened}. Raise deadline_ms or ask for less.")
 
 
 class Overloaded(FleetfootError):

@@ -84,6 +84,12 @@ def ingest_options(settings: WorkerSettings) -> IngestOptions:
     )
 
 
+def check_model(settings: WorkerSettings) -> None:
+    """Said once and before anything is started. Raises Misconfigured when the embedder was never added."""
+    if settings.stages == WorkerSettings.model_fields["stages"].default:
+        _storage(settings).added_model(settings.embedder)
+
+
 def _storage(settings: WorkerSettings) -> StorageOptions:
     return StorageOptions(settings.data_dir, settings.catalog_url)
 

@@ -30,7 +30,7 @@ from ingest.generations import Generations
 from ingest.nudging import Announcer, Listener
 from ingest.versions import Versions
 from pipeline.errors import FleetfootError, Misconfigured
-from workers.assembly import catalog_options
+from workers.assembly import catalog_options, check_model
 from workers.settings import WorkerSettings
 from workers.sweeping import Sweep
 from workers.tasks import Role, application, send
@@ -50,6 +50,7 @@ def work(settings: WorkerSettings | None = None) -> None:
     """
     settings = settings or WorkerSettings.read()
     logging.basicConfig(level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    check_model(settings)
     events: SimpleQueue[Event] = SimpleQueue()
     with _signals(events), ExitStack() as opened:
         catalog = opened.enter_context(Catalog.open(catalog_options(settings)))

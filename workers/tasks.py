@@ -177,6 +177,7 @@ def run(settings: WorkerSettings, role: Role) -> int:
     That is EX_CONFIG when a setting cannot work, so that nobody tries again.
     """
     signals.setup_logging.connect(_keep_logging, weak=False)
+    logging.getLogger("faiss.loader").setLevel(logging.WARNING)  # it tells of every instruction set that is not there
     app = application(settings)
     child = parsing(app, settings) if role is Role.PARSE else encoding(app, settings)
     child.open_after_fork()
