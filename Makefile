@@ -21,8 +21,8 @@ endif
 
 # $(call install,ENVIRONMENT,LOCK): pinned and hashed; a line counts up where somebody watches.
 PIP := -m pip --disable-pip-version-check --no-input install
-COUNT = shown && /^(Collecting|Processing|Requirement)/ {sub(".*/", "", $$2); \
-            printf "\r\033[K  %d of %d  %s", ++n, of, $$2; fflush()} \
+COUNT = shown && /^(Collecting|Processing|Requirement)/ {name = /^R/ ? $$4 : $$2; sub(".*/", "", name); \
+            printf "\r\033[K  %d of %d  %s", ++n, of, name; fflush()} \
         shown && /^Installing/ {printf "\r\033[K  unpacking …"; fflush()} END {if (n) printf "\r\033[K"}
 define install
 @$(1)/bin/python $(PIP) --no-deps --require-hashes --progress-bar off -r $(2) 2> $(1)/install.log \
