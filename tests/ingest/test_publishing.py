@@ -216,6 +216,7 @@ def test_superseded_text_is_deleted_and_what_is_shown_is_not(catalog: Catalog) -
 def test_a_collection_under_steady_change_is_published_now_and_then(catalog: Catalog, now: Now) -> None:
     workshop = Workshop(catalog, options=BatchOptions())
     collection_id = ready(workshop, a="one")
+    now.pass_by(0.001)  # jobs of one instant have no order
     catalog.accept(TENANT, "handbook", [Upload("b", b"two")])
     assert [due.step for due in workshop.backlog.due()] == ["parse"]
     now.pass_by(catalog.options.publish_seconds)
