@@ -30,7 +30,7 @@ def demo(
     once: Annotated[bool, typer.Option("--once", help="Exit after the answer instead of staying up.")] = False,
     llm: Annotated[bool, typer.Option("--llm", help="Answer with a small real model (the llm extra).")] = False,
     port: Annotated[
-        int, typer.Option(min=1, max=65535, help="Where the API listens; a free port is taken when it is in use.")
+        int, typer.Option(min=0, max=65535, help="Where the API listens; when it is in use, or 0, a free one.")
     ] = 8080,
     data: Annotated[Path | None, typer.Option(help="Where models and indexes are kept.")] = None,
 ) -> None:

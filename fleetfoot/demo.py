@@ -203,14 +203,13 @@ def own_command() -> str:
 
 
 def free_port(wanted: int, console: Console) -> int:
-    """The wanted port, or a free one, said aloud, when somebody else listens there."""
+    """The wanted port, or a free one: for 0, and, said aloud, when somebody else listens on the wanted one."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((LOOPBACK, wanted))
         except OSError:
             probe.bind((LOOPBACK, 0))
-            port: int = probe.getsockname()[1]
-            console.print(f"Port {wanted} is in use; taking {port}.")
-            return port
-    return wanted
+            console.print(f"Port {wanted} is in use; taking {probe.getsockname()[1]}.")
+        port: int = probe.getsockname()[1]
+        return port
