@@ -3,6 +3,9 @@
     accepted --parse--> parsed --encode--> encoded --publish--> published
         └── unchanged, failed, cancelled
 
+A document that is cut anew and comes out the same skips to encoded, as KEPT: the publish that it waits for ends it as
+unchanged, so that a job that asked for a new generation is not done before there is one.
+
 The catalog's rows are the queue. A message in Redis only says that it is worth looking here.
 """
 
@@ -20,6 +23,8 @@ from ingest.leases import is_gone, this_process
 from ingest.progress import FINAL
 from ingest.schema import collections, documents, items, uploads, versions
 from pipeline.jobs import ItemState
+
+KEPT = "keep"  # the action of an item whose document stays as it is
 
 
 class Step(StrEnum):
@@ -133,13 +138,18 @@ class Backlog:
     def settle_unchanged(self, claims: Sequence[Claim], chunker: str) -> tuple[Claim, ...]:
         """Ends those whose document stands published just so, read by the same chunker; returns the others.
 
-        A document that an earlier upload may still change is not compared: the last upload has the last word.
+        A document that an earlier upload may still change is not compared: the last upload has the last word. One
+        that was to be cut anew waits, as it is, for the generation that its job asked for.
         """
         with self._catalog.database.writing() as connection:
             held = self.held(connection, claims)
             same = {row.id: row.generation for row in connection.execute(_unchanged(held, chunker))}
             for claim in held:
-                if claim.item_id in same:
+                if claim.item_id not in same:
+                    continue
+                if claim.action == "refresh":
+                    self.finish(connection, [claim], ItemState.ENCODED, action=KEPT)
+                else:
                     self.finish(connection, [claim], ItemState.UNCHANGED, generation=same[claim.item_id])
         return tuple(claim for claim in held if claim.item_id not in same)
 

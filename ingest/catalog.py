@@ -61,6 +61,11 @@ class Catalog:
         with Database.open(options.url) as database:
             yield cls(options, database, now)
 
+    def check(self) -> None:
+        """Raises Unavailable when the database does not answer."""
+        with self.database.reading() as connection:
+            connection.execute(select(1))
+
     # Documents in
 
     def accept(self, tenant: str, collection: str, uploads: Sequence[Upload], *, kind: str = "add") -> Job:
@@ -110,9 +115,11 @@ class Catalog:
             return self._promise(connection, tenant, collection, collection_id, "remove", rows, ())
 
     def refresh(self, tenant: str, collection: str) -> Job:
-        """Accepts that every published document be cut anew, from the text as it was parsed: the chunker has changed.
+        """Accepts that every published document be cut anew, from the text as it was parsed, and published anew.
 
-        What comes out the same costs nothing. Raises NotFound.
+        What another chunker would not cut differently ends unchanged. A new generation is made from the catalog in
+        any case, also of nothing, and also when the job is cancelled: the one that serves may be damaged. Raises
+        NotFound.
         """
         with self.database.writing() as connection:
             collection_id = self._locked(connection, tenant, collection)
@@ -131,6 +138,7 @@ class Catalog:
                 }
                 for row in connection.execute(query.order_by(documents.c.id))
             ]
+            connection.execute(update(collections).where(collections.c.id == collection_id).values(stale=1))
             return self._promise(connection, tenant, collection, collection_id, "refresh", rows, ())
 
     def cancel(self, tenant: str, job_id: str) -> Job:

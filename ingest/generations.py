@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sqlalchemy import ColumnElement, Connection, and_, delete, func, insert, literal, or_, select, update
+from sqlalchemy import ColumnElement, Connection, and_, case, delete, func, insert, literal, or_, select, update
 
-from ingest.backlog import Backlog
+from ingest.backlog import KEPT, Backlog
 from ingest.catalog import Catalog
 from ingest.database import Query
 from ingest.leases import LostLease
@@ -119,7 +119,8 @@ class Generations:
             _put_documents(connection, plan, now)
             mine = and_(_planned(plan), items.c.state == ItemState.ENCODED)
             job_ids = connection.scalars(select(items.c.job_id).where(mine).distinct()).all()
-            published = {"state": ItemState.PUBLISHED, "generation": plan.number, "updated": now}
+            ended = case((items.c.action == KEPT, ItemState.UNCHANGED), else_=ItemState.PUBLISHED)
+            published = {"state": ended, "generation": plan.number, "updated": now}
             if connection.execute(update(items).where(mine).values(published)).rowcount != plan.items:
                 raise LostLease(f"Generation {plan.number} of '{plan.collection}' holds documents of a cancelled job.")
             _put_generation(connection, plan, made, now)
@@ -188,6 +189,11 @@ def _planned(plan: Plan) -> ColumnElement[bool]:
     return and_(items.c.collection_id == plan.collection_id, items.c.planned == plan.number)
 
 
+def _changing(collection_id: str, number: int) -> ColumnElement[bool]:
+    """Planned items that change their document."""
+    return and_(items.c.collection_id == collection_id, items.c.planned == number, items.c.action != KEPT)
+
+
 def _ready(collection_id: str) -> Query:
     """Encoded items that no earlier upload of the same document still holds up."""
     earlier = items.alias("earlier")
@@ -205,17 +211,13 @@ def _ready(collection_id: str) -> Query:
 
 
 def _last(collection_id: str, number: int) -> Query:
-    """The last planned item of each document: the one that has the last word."""
-    return (
-        select(func.max(items.c.id))
-        .where(and_(items.c.collection_id == collection_id, items.c.planned == number))
-        .group_by(items.c.document_id)
-    )
+    """The last planned item of each document that changes: the one that has the last word."""
+    return select(func.max(items.c.id)).where(_changing(collection_id, number)).group_by(items.c.document_id)
 
 
 def _chosen(collection_id: str, number: int) -> Query:
     """Versions of the documents as they will stand, by document id: planned ones, and untouched live ones."""
-    touched = select(items.c.document_id).where(and_(items.c.collection_id == collection_id, items.c.planned == number))
+    touched = select(items.c.document_id).where(_changing(collection_id, number))
     live = select(documents.c.version_id).where(
         and_(documents.c.collection_id == collection_id, documents.c.id.not_in(touched))
     )
@@ -232,7 +234,7 @@ def _chosen(collection_id: str, number: int) -> Query:
 
 
 def _put_documents(connection: Connection, plan: Plan, now: float) -> None:
-    touched = select(items.c.document_id).where(_planned(plan))
+    touched = select(items.c.document_id).where(_changing(plan.collection_id, plan.number))
     in_collection = documents.c.collection_id == plan.collection_id
     connection.execute(delete(documents).where(and_(in_collection, documents.c.id.in_(touched))))
     # A removal has no version, so the join leaves its document out.

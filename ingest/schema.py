@@ -32,7 +32,7 @@ collections = Table(
     Column("leased_until", Float(53), nullable=False, default=0.0),
     # Seconds that the last publish took; the next one waits a multiple of it, so that big collections coalesce more.
     Column("publish_took", Float(53), nullable=False, default=0.0),
-    # Set where the documents stand but the generation must be made anew: another embedder.
+    # Set where the documents stand but the generation must be made anew: another embedder, or somebody asked for it.
     Column("stale", Integer, nullable=False, default=0),
     Index("collections_by_name", "tenant", "name", unique=True),
 )

@@ -13,7 +13,7 @@ from pipeline.jobs import ItemState, JobState
 from pipeline.passages import Upload
 from tests.conftest import Now
 from tests.fakes_ingest import LineChunker
-from tests.ingesting import TENANT, Workshop, ingest, searchable, uploads
+from tests.ingesting import TENANT, Workshop, id_of, ingest, searchable, uploads
 
 
 def test_what_was_accepted_is_there_after_a_restart(catalog_options: CatalogOptions) -> None:
@@ -284,6 +284,60 @@ def test_another_chunker_cuts_anew_what_was_parsed_before(catalog: Catalog) -> N
     again = catalog.refresh(TENANT, "handbook")
     other.work()
     assert catalog.job(TENANT, again.id).counts == {ItemState.UNCHANGED: 2}
+    assert searchable(catalog, "handbook") == ["one", "three", "two"]
+
+
+def test_a_refresh_that_changes_nothing_is_done_when_a_new_generation_serves(catalog: Catalog) -> None:
+    workshop = Workshop(catalog)
+    ingest(workshop, "handbook", a="one", b="two")
+    before = [(each.id, each.updated) for each in catalog.documents(TENANT, "handbook")]
+    damaged = catalog.current(TENANT, "handbook")
+    job = catalog.refresh(TENANT, "handbook")
+    collection_id = id_of(catalog, "handbook")
+    while workshop.parse_step.parse(collection_id) or workshop.encode_step.encode(collection_id):
+        pass
+    assert catalog.job(TENANT, job.id).state is JobState.RUNNING
+    workshop.work()
+    done, current = catalog.job(TENANT, job.id), catalog.current(TENANT, "handbook")
+    assert damaged is not None
+    assert current is not None
+    assert current.number > damaged.number
+    assert (done.counts, done.generation) == ({ItemState.UNCHANGED: 2}, current.number)
+    assert searchable(catalog, "handbook") == ["one", "two"]
+    assert [(each.id, each.updated) for each in catalog.documents(TENANT, "handbook")] == before
+    assert workshop.encoder.encoded == ["one", "two"]
+
+
+def test_a_refresh_publishes_even_nothing_and_even_when_it_is_cancelled(catalog: Catalog) -> None:
+    workshop = Workshop(catalog)
+    ingest(workshop, "handbook", a="one")
+    cancelled = catalog.refresh(TENANT, "handbook")
+    catalog.cancel(TENANT, cancelled.id)
+    workshop.work()
+    second = catalog.current(TENANT, "handbook")
+    assert second is not None
+    assert second.number == 2
+    (document,) = catalog.documents(TENANT, "handbook")
+    catalog.remove(TENANT, "handbook", [document.id])
+    workshop.work()
+    emptied = catalog.refresh(TENANT, "handbook")
+    workshop.work()
+    fourth = catalog.current(TENANT, "handbook")
+    assert fourth is not None
+    assert (emptied.total, fourth.number, searchable(catalog, "handbook")) == (0, 4, [])
+
+
+def test_a_document_that_is_replaced_or_removed_while_it_is_kept_does_not_come_back(catalog: Catalog) -> None:
+    workshop = Workshop(catalog)
+    ingest(workshop, "handbook", a="old", b="gone", c="same")
+    catalog.refresh(TENANT, "handbook")
+    workshop.parse_step.parse(id_of(catalog, "handbook"))
+    catalog.accept(TENANT, "handbook", uploads(a="new"))
+    gone = next(each.id for each in catalog.documents(TENANT, "handbook") if each.name == "b")
+    catalog.remove(TENANT, "handbook", [gone])
+    workshop.work()
+    assert searchable(catalog, "handbook") == ["new", "same"]
+    assert sorted(each.name for each in catalog.documents(TENANT, "handbook")) == ["a", "c"]
 
 
 def test_cutting_anew_never_brings_back_what_is_being_replaced(catalog: Catalog) -> None:
