@@ -169,6 +169,10 @@ def log_line(visit: Visit, route: str) -> Mapping[str, object]:
         if seconds is not None:
             line[name] = round(seconds * 1000, 3)
     named = {
-        "code": visit.code, "query": visit.query_hash, "generation": visit.generation, "profile": visit.profile
-    }  # fmt: skip
+        "code": visit.code,
+        "detail": visit.detail,
+        "query": visit.query_hash,
+        "generation": visit.generation,
+        "profile": visit.profile,
+    }
     return line | {name: value for name, value in named.items() if value}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from math import ceil
 from typing import Any
@@ -35,6 +35,7 @@ from pipeline.errors import (
     QuotaUsedUp,
     TooLarge,
     Unauthenticated,
+    Unavailable,
     Unparsable,
     UpstreamFailed,
     WrongFingerprint,
@@ -51,6 +52,7 @@ STATUS: dict[type[FleetfootError], int] = {
     OutOfTime: 504,
     Overloaded: 503,
     QuotaUsedUp: 429,
+    Unavailable: 503,
     UpstreamFailed: 502,
     Damaged: 503,
     WrongFingerprint: 503,
@@ -66,7 +68,10 @@ UNEXPECTED = "Something unexpected went wrong here. It is in the log under this 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """An error as a client sees it. `retry_after` is in seconds; `hopeless` tells that waiting would not help."""
+    """An error as a client sees it, but for `detail`, which only the log has.
+
+    `retry_after` is in seconds; `hopeless` tells that waiting would not help.
+    """
 
     status: int
     message: str
@@ -74,6 +79,7 @@ class Problem:
     param: str | None = None
     retry_after: float | None = None
     hopeless: bool = False
+    detail: str = ""
 
     def envelope(self) -> dict[str, Any]:
         """The body, which is also the data of a stream's `error` event."""
@@ -96,31 +102,19 @@ class Problem:
             headers["WWW-Authenticate"] = "Bearer"
         return headers
 
+    def note(self, visit: Visit) -> None:
+        """Keeps the code for the log and the metrics, and for the log what the client is not told."""
+        visit.code, visit.detail = self.code, self.detail
+
     def response(self, visit: Visit) -> Response:
-        """The response, with the code noted for the log and the metrics."""
-        visit.code = self.code
+        """The response, noted."""
+        self.note(visit)
         return Response(self.body(), self.status, self.headers(), "application/json")
 
 
 def problem(error: FleetfootError) -> Problem:
     """What HTTP says about an error that was raised on purpose."""
-    status = next((STATUS[kind] for kind in type(error).__mro__ if kind in STATUS), 500)
-    message, code = str(error), error.code
-    match error:
-        case InvalidInput():
-            return Problem(status, message, code, error.field)
-        case Overloaded():
-            return Problem(status, message, code, None, error.retry_after, hopeless=error.retry_after is None)
-        case NotFound():
-            return Problem(status, message, code, error.kind)
-        case UpstreamFailed() if error.status in UPSTREAM_BLAMES_THE_REQUEST:
-            return Problem(400, message, code)
-        case UpstreamFailed() if error.status in UPSTREAM_IS_FULL:
-            return Problem(503, message, code, retry_after=1.0)
-        case UpstreamFailed():
-            return Problem(status, message, code)
-        case _:
-            return Problem(status, message, code, hopeless=status >= 409)
+    return replace(_told(error), detail=error.detail)
 
 
 def unexpected(visit: Visit) -> Problem:
@@ -184,6 +178,28 @@ async def on_http_exception(request: Request, error: Exception) -> Response:
     response = found.response(visit_of(request))
     response.headers.update(dict(error.headers or {}))
     return response
+
+
+def _told(error: FleetfootError) -> Problem:
+    status = next((STATUS[kind] for kind in type(error).__mro__ if kind in STATUS), 500)
+    message, code = str(error), error.code
+    match error:
+        case InvalidInput():
+            return Problem(status, message, code, error.field)
+        case Overloaded():
+            return Problem(status, message, code, None, error.retry_after, hopeless=error.retry_after is None)
+        case NotFound():
+            return Problem(status, message, code, error.kind)
+        case Unavailable():
+            return Problem(status, message, code, retry_after=error.retry_after)
+        case UpstreamFailed() if error.status in UPSTREAM_BLAMES_THE_REQUEST:
+            return Problem(400, message, code)
+        case UpstreamFailed() if error.status in UPSTREAM_IS_FULL:
+            return Problem(503, message, code, retry_after=1.0)
+        case UpstreamFailed():
+            return Problem(status, message, code)
+        case _:
+            return Problem(status, message, code, hopeless=status >= 409)
 
 
 def _place(loc: Sequence[int | str]) -> list[int | str]:

@@ -166,7 +166,7 @@ class _Follow:
             self.visit.code = error.code
         except FleetfootError as error:
             told = problem(error)
-            self.visit.code = told.code
+            told.note(self.visit)
             await sender.failed(told)
         finally:
             listening.cancel()

@@ -62,7 +62,7 @@ class Telling:
             if not sender.started:
                 raise
             told = problem(error)
-            self.visit.code = told.code
+            told.note(self.visit)
             await sender.failed(told)
         except Exception:
             if not sender.started:

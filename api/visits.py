@@ -27,7 +27,7 @@ class Visit:
 
     `started` is on the scale of `time.perf_counter`. `promised` is the deadline in seconds, `met` whether it was kept,
     once that is known. A request that searches several queries has a clock for each.
-    `hang_up` breaks the connection, for streams that cannot end well.
+    `detail` is what of an error only the log tells. `hang_up` breaks the connection, for streams that cannot end well.
     """
 
     id: str
@@ -41,6 +41,7 @@ class Visit:
     generation: str = ""
     profile: str = ""
     code: str = ""
+    detail: str = ""
     status: int = 0
     left: bool = False
     promised: float | None = None

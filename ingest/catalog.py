@@ -17,7 +17,7 @@ from typing import Any
 from sqlalchemy import Connection, and_, delete, insert, select, update
 
 from ingest.accepting import check_collection, check_uploads, content_hash, document_id
-from ingest.database import Database, packed
+from ingest.database import Database, Record, packed
 from ingest.holdings import collection_of, document_of, documents_of, listed, name_of, under_way
 from ingest.progress import FINAL, job_items, jobs_of
 from ingest.schema import collections, documents, generations, items, jobs, uploads
@@ -47,7 +47,7 @@ class CatalogOptions:
 
 
 class Catalog:
-    """Implements `ports.CurrentGeneration`. Safe to use from any thread."""
+    """Implements `ports.CurrentGeneration` and `ports.EarlierGenerations`. Safe to use from any thread."""
 
     def __init__(self, options: CatalogOptions, database: Database, now: Callable[[], float] = time.time) -> None:
         self.options = options
@@ -233,12 +233,25 @@ class Catalog:
             row = connection.execute(query).one_or_none()
             if row is None:
                 raise self._unknown(connection, tenant, collection)
-        if row.number is None:
-            return None
-        folder = (self.options.generations / row.folder).absolute()
-        return GenerationRef(collection, row.number, folder, row.digest)
+        return None if row.number is None else self._ref(collection, row)
+
+    def earlier(self, tenant: str, collection: str, before: int) -> tuple[GenerationRef, ...]:
+        """Generations with a lower number that are not pruned yet, the newest first."""
+        query = (
+            select(generations.c.number, generations.c.folder, generations.c.digest)
+            .join_from(generations, collections, generations.c.collection_id == collections.c.id)
+            .where(and_(collections.c.tenant == tenant, collections.c.name == collection))
+            .where(generations.c.number < before)
+            .order_by(generations.c.number.desc())
+        )
+        with self.database.reading() as connection:
+            return tuple(self._ref(collection, row) for row in connection.execute(query))
 
     # What these need
+
+    def _ref(self, collection: str, row: Record) -> GenerationRef:
+        folder = (self.options.generations / row.folder).absolute()
+        return GenerationRef(collection, row.number, folder, row.digest)
 
     def _found_or_made(self, connection: Connection, tenant: str, name: str) -> str:
         row = {"id": uuid.uuid4().hex[:16], "tenant": tenant, "name": name, "created": self.now()}

@@ -16,17 +16,30 @@ from typing import Any
 from sqlalchemy import Connection, Engine, Row, Select, Table, create_engine, event, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError, OperationalError
+from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, NoSuchModuleError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from ingest.schema import metadata
-from pipeline.errors import Misconfigured
+from pipeline.errors import Misconfigured, Unavailable
 from pipeline.passages import Metadata, Scalar
 
 Record = Row[*tuple[Any, ...]]
 Query = Select[*tuple[Any, ...]]
 
 _BUSY_SECONDS = 30.0
+_CONNECT_SECONDS = 5
 _SCHEMA_LOCK = 0x666C6565746674  # any number that nobody else in the same database locks
+# https://www.sqlite.org/rescode.html; the low byte is the primary code
+_SQLITE_AWAY = frozenset(
+    {
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_CANTOPEN,
+    }
+)
 
 
 class Database:
@@ -48,11 +61,11 @@ class Database:
                     connection.execute(select(func.pg_advisory_xact_lock(_SCHEMA_LOCK)))
                 metadata.create_all(connection)
             yield cls(engine)
-        except OperationalError as error:
-            if "unable to open" in str(error) or "connection failed" in str(error):
+        except Unavailable as error:
+            if "unable to open" in error.detail or "connection failed" in error.detail:
                 shown = make_url(url).render_as_string(hide_password=True)
                 raise Misconfigured(
-                    f"The catalog at {shown} cannot be opened: {error.orig}. Check FLEETFOOT_CATALOG_URL, that its "
+                    f"The catalog at {shown} cannot be opened: {error.detail}. Check FLEETFOOT_CATALOG_URL, that its "
                     "folder exists and may be written, or that the server runs."
                 ) from error
             raise
@@ -61,14 +74,18 @@ class Database:
 
     @contextmanager
     def reading(self) -> Generator[Connection, None, None]:
-        """One consistent look."""
-        with self._reader.begin() as connection:
+        """One consistent look. Raises Unavailable while the database is away."""
+        with _told_apart(), self._reader.begin() as connection:
             yield connection
 
     @contextmanager
     def writing(self) -> Generator[Connection, None, None]:
-        """All of it or nothing, durable once it returns. Keep it short: on SQLite every other writer waits."""
-        with self._writer.begin() as connection:
+        """All of it or nothing, durable once it returns. Keep it short: on SQLite every other writer waits.
+
+        Raises Unavailable while the database is away or locked; if it went away in the commit, nobody knows whether
+        that was done, so whatever is written must bear being written twice.
+        """
+        with _told_apart(), self._writer.begin() as connection:
             yield connection
 
     def add_missing(self, connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -76,6 +93,26 @@ class Database:
         if rows:
             dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
             connection.execute(dialect.insert(table).on_conflict_do_nothing(), list(rows))
+
+
+@contextmanager
+def _told_apart() -> Generator[None, None, None]:
+    """Makes Unavailable of what time mends; a statement that cannot work stays what it is."""
+    try:
+        yield
+    except PoolTimeout as error:
+        raise Unavailable(str(error)) from error
+    except (OperationalError, InterfaceError) as error:
+        if not _away(error):
+            raise
+        raise Unavailable(f"{type(error.orig).__name__}: {error.orig}") from error
+
+
+def _away(error: DBAPIError) -> bool:
+    """Whether the database is at fault. SQLite calls a missing table operational too, so there its code decides."""
+    if isinstance(error.orig, sqlite3.Error):
+        return getattr(error.orig, "sqlite_errorcode", 0) & 0xFF in _SQLITE_AWAY
+    return True
 
 
 def _engine(url: str) -> Engine:
@@ -88,7 +125,8 @@ def _engine(url: str) -> Engine:
                 f"The catalog cannot be kept in '{parsed.get_backend_name()}'. FLEETFOOT_CATALOG_URL takes "
                 "sqlite:///PATH or postgresql+psycopg://USER@HOST/NAME."
             )
-        return create_engine(parsed.set(drivername="postgresql+psycopg"), pool_pre_ping=True)
+        patience = {} if "connect_timeout" in parsed.query else {"connect_timeout": _CONNECT_SECONDS}
+        return create_engine(parsed.set(drivername="postgresql+psycopg"), pool_pre_ping=True, connect_args=patience)
     except (ArgumentError, NoSuchModuleError) as error:
         raise Misconfigured(
             "FLEETFOOT_CATALOG_URL is not a database URL. It takes sqlite:///PATH or postgresql+psycopg://USER@HOST/NAME."
@@ -103,7 +141,7 @@ def _sqlite(url: URL) -> Engine:
     if not url.database or url.database == ":memory:":
         raise Misconfigured("The catalog must be a file: FLEETFOOT_CATALOG_URL takes sqlite:///PATH.")
     Path(url.database).parent.mkdir(parents=True, exist_ok=True)
-    engine = create_engine(url, connect_args={"timeout": _BUSY_SECONDS})
+    engine = create_engine(url, connect_args={} if "timeout" in url.query else {"timeout": _BUSY_SECONDS})
 
     @event.listens_for(engine, "connect")
     def connected(connection: sqlite3.Connection, _: object) -> None:  # pyright: ignore[reportUnusedFunction]

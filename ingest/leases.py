@@ -16,9 +16,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sqlalchemy.exc import OperationalError
-
-from pipeline.errors import Conflict
+from pipeline.errors import Conflict, Unavailable
 
 _PROC = Path("/proc")
 _log = logging.getLogger(__name__)
@@ -62,7 +60,7 @@ def kept(renew: Callable[[], bool], every: float) -> Generator[Callable[[], bool
         while not over.wait(every):
             try:
                 held = renew()
-            except OperationalError:  # the database is busy or away: the next beat, or the lease's end, decides
+            except Unavailable:  # the database is busy or away: the next beat, or the lease's end, decides
                 _log.warning("A heartbeat could not be written.", exc_info=True)
                 continue
             if not held:

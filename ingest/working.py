@@ -11,7 +11,7 @@ from ingest.catalog import Catalog
 from ingest.database import unpacked
 from ingest.leases import LostLease, kept
 from ingest.versions import Read, Versions
-from pipeline.errors import FleetfootError
+from pipeline.errors import FleetfootError, Unavailable
 from pipeline.jobs import ItemState
 from pipeline.passages import Document, Upload
 from pipeline.ports import Chunker, Parser, PassageEncoder
@@ -96,6 +96,8 @@ class ParseStep:
             return Read(claim, document, self._chunker.chunk(document))
         except LostLease:
             return Read(claim, reason="The document was removed meanwhile.")
+        except Unavailable:  # no fault of the document
+            raise
         except FleetfootError as error:
             return Read(claim, reason=str(error))
 

@@ -11,6 +11,7 @@
     ├── OutOfTime               a stage used up what it was granted
     ├── Overloaded              a line is full; waiting longer would only be late
     │   └── QuotaUsedUp         this caller's quota, not the service, is the limit
+    ├── Unavailable             the catalog's database does not answer; waiting helps
     ├── UpstreamFailed          the model server did not answer as it should
     ├── Damaged                 a file is not what its manifest says
     ├── WrongFingerprint        vectors or files were made by another model
@@ -26,9 +27,13 @@ from typing import ClassVar
 
 
 class FleetfootError(Exception):
-    """The base of every error that fleetfoot raises on purpose; its text is a sentence with the remedy."""
+    """The base of every error that fleetfoot raises on purpose; its text is a sentence with the remedy.
+
+    `detail` is what only the operator should read, such as addresses: it goes to the log and never to a client.
+    """
 
     code: ClassVar[str] = "internal"
+    detail: str = ""
 
 
 class InvalidInput(FleetfootError):
@@ -113,6 +118,17 @@ class QuotaUsedUp(Overloaded):
     """This caller has used up its own quota; others are served."""
 
     code = "quota_used_up"
+
+
+class Unavailable(FleetfootError):
+    """The catalog's database is away or locked; `retry_after` is in seconds. What was accepted before is kept."""
+
+    code = "catalog_unavailable"
+    retry_after: ClassVar[float] = 2.0
+
+    def __init__(self, detail: str) -> None:
+        super().__init__("The catalog does not answer just now. Try again in a few seconds.")
+        self.detail = detail
 
 
 class UpstreamFailed(FleetfootError):

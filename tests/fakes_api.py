@@ -180,6 +180,7 @@ class FakeCatalog:
         self.removed: list[tuple[str, ...]] = []
         self.known: dict[str, Job] = {}
         self.names = ["handbook", "laws"]
+        self.error: Exception | None = None
 
     def accept(self, tenant: str, collection: str, uploads: Sequence[Upload], *, kind: str = "add") -> Job:
         self.kept.append((tenant, collection, tuple(uploads)))
@@ -206,6 +207,8 @@ class FakeCatalog:
         return self.known[job_id]
 
     def collections(self, tenant: str) -> Sequence[Collection]:
+        if self.error is not None:
+            raise self.error
         return [Collection(tenant, name, 3, 3, 7, 1e9) for name in self.names]
 
     def collection(self, tenant: str, name: str) -> Collection:

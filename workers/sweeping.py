@@ -15,16 +15,16 @@ from dataclasses import replace
 
 from kombu.exceptions import OperationalError as BrokerError
 from redis.exceptions import RedisError
-from sqlalchemy.exc import OperationalError as DatabaseError
 
 from ingest.backlog import Backlog, Due, Step
 from ingest.generations import Generations
 from ingest.nudging import Announcer, Listener
 from ingest.versions import Versions
 from ingest.working import BatchOptions
+from pipeline.errors import Unavailable
 from workers.tasks import ROLE_OF, Role
 
-_AWAY = (BrokerError, RedisError, DatabaseError, OSError)
+_AWAY = (BrokerError, RedisError, Unavailable, OSError)
 _TASK = BatchOptions().parsed.items  # what one nudge to parse takes
 _TIDY_SECONDS = 60.0
 _log = logging.getLogger(__name__)
@@ -66,7 +66,8 @@ class Sweep:
                     tidied = time.monotonic()
                 self._listener.heard(self._every)
             except _AWAY as error:
-                _log.warning("The sweep waits: %s: %s", type(error).__name__, error)
+                reason = error.detail if isinstance(error, Unavailable) else str(error)
+                _log.warning("The sweep waits: %s: %s", type(error).__name__, reason)
                 over.wait(self._every)
 
     def once(self) -> None:

@@ -14,7 +14,7 @@ from api.limits import Limits
 from api.metrics import Metrics
 from api.settings import Settings, table
 from pipeline.clock import Stage
-from pipeline.errors import Misconfigured
+from pipeline.errors import Misconfigured, Unavailable
 from pipeline.lane import Lane, LaneOptions
 from pipeline.passages import Degraded
 from tests.fakes_api import FakeRetriever, FakeStages, Running, events, works
@@ -101,6 +101,23 @@ async def test_metrics_keep_waiting_and_working_apart_and_count_what_happened() 
         "fleetfoot_requests_inside 1.0",
     ):
         assert line in text
+
+
+async def test_a_catalog_that_is_away_is_waited_for_and_only_the_log_says_where_it_should_be(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.INFO, "fleetfoot.requests"):
+        async with Running() as service:
+            service.stages.catalog.error = Unavailable("connection to 10.0.0.7 refused")
+            async with service.client.get(f"{service.url}/v1/collections") as response:
+                body = await response.text()
+    assert response.status == 503
+    assert response.headers["Retry-After"] == "2"
+    assert "X-Should-Retry" not in response.headers
+    assert json.loads(body)["error"]["code"] == "catalog_unavailable"
+    assert "10.0.0.7" not in body
+    line = json.loads(caplog.records[-1].message)
+    assert (line["code"], line["detail"]) == ("catalog_unavailable", "connection to 10.0.0.7 refused")
 
 
 def test_metrics_show_what_others_keep() -> None:

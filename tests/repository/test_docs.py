@@ -177,7 +177,7 @@ def test_every_field_of_an_answer_is_documented() -> None:
 
 
 def test_every_field_of_the_log_is_documented() -> None:
-    visit = Visit("id", 0.0, code="x", query_hash="x", generation="x", profile="x", left=True, promised=1.0)
+    visit = Visit("id", 0.0, code="x", detail="x", query_hash="x", generation="x", profile="x", left=True, promised=1.0)
     visit.first_event = visit.first_token = 1.0
     for field in log_line(visit, "/"):
         assert f"| `{field}` |" in OPERATIONS, field
