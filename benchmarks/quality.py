@@ -1,6 +1,6 @@
 """nDCG@10 and Recall@100 of the service's own retriever, in process, on judged sets.
 
-    python -m benchmarks.quality [--data ../shared/data] [--sets scifact cranfield] [--runs FOLDER]
+    python -m benchmarks.quality [--sets scifact cranfield] [--runs FOLDER]
 
 One passage per document (title and text, cut at 256 tokens), k1 1.5, b .75, English stemming and stop words, 100 per
 leg, reciprocal rank fusion with k = 60, the default int8 model, no near-duplicate removal; judged by pytrec_eval.
@@ -11,9 +11,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import csv
-import gzip
-import json
 import sys
 import tempfile
 import threading
@@ -25,6 +22,7 @@ from pathlib import Path
 import numpy as np
 import pytrec_eval
 
+from benchmarks.beir import BeirSet, present, read
 from pipeline.clock import Budget, Clock
 from pipeline.lane import Lane, LaneOptions
 from pipeline.passages import Caller, Candidates, Leg, Passage, Query
@@ -63,7 +61,7 @@ REFERENCE = {
 
 @dataclass(frozen=True, slots=True)
 class JudgedSet:
-    """Documents, the queries that are judged, and their judgements, as BEIR lays them out."""
+    """A judged set as passages: each document is one, its title and then its text, even where that repeats it."""
 
     name: str
     passages: tuple[Passage, ...]
@@ -71,37 +69,26 @@ class JudgedSet:
     judgements: dict[str, dict[str, int]]
 
     @classmethod
-    def read(cls, folder: Path) -> JudgedSet:
-        """Each document is one passage: its title, then its text, even where the text repeats the title."""
+    def of(cls, judged: BeirSet) -> JudgedSet:
+        """Sizes are left at 0, since nothing is packed here."""
         passages = tuple(
-            Passage(
-                document["_id"],
-                document["_id"],
-                0,
-                f"{document.get('title', '')} {document['text']}".strip(),
-                0,
-                document["_id"],
-                document["_id"],
-                language="en",
-            )
-            for document in _lines(folder / "corpus.jsonl.gz")
+            Passage(document, document, 0, f"{title} {text}".strip(), 0, document, document, language="en")
+            for document, (title, text) in judged.corpus.items()
         )
-        judgements: dict[str, dict[str, int]] = {}
-        with (folder / "qrels" / "test.tsv").open() as stream:
-            for row in csv.DictReader(stream, delimiter="\t"):
-                judgements.setdefault(row["query-id"], {})[row["corpus-id"]] = int(row["score"])
-        texts = {line["_id"]: line["text"] for line in _lines(folder / "queries.jsonl.gz")}
-        return cls(folder.name, passages, {query: texts[query] for query in judgements}, judgements)
+        return cls(judged.name, passages, judged.queries, judged.qrels)
 
 
 @dataclass(frozen=True, slots=True)
 class Current:
-    """Implements CurrentGeneration for the one generation of a benchmark."""
+    """Implements CurrentGeneration and EarlierGenerations for the one generation of a benchmark."""
 
     ref: GenerationRef
 
     def current(self, tenant: str, collection: str) -> GenerationRef:  # noqa: ARG002
         return self.ref
+
+    def earlier(self, tenant: str, collection: str, before: int) -> tuple[GenerationRef, ...]:  # noqa: ARG002
+        return ()
 
 
 def vectors(encoder: OnnxPassageEncoder, judged: JudgedSet, kept: Path) -> np.ndarray:
@@ -134,9 +121,11 @@ def retriever(judged: JudgedSet, encoder: OnnxEncoder, rows: np.ndarray, folder:
         Lane(LaneOptions("dense"), permits=permits) as dense,
         Lane(LaneOptions("opening"), permits=permits) as opening,
     ):
+        current = Current(ref)
         generations = Generations(
-            Current(ref),
+            current,
             lambda ref: Generation.open(ref, embedder=encoder.fingerprint),
+            earlier=current,
             opening=opening,
             searching=dense,
         )
@@ -177,20 +166,19 @@ def judge(judged: JudgedSet, found: dict[str, dict[str, float]]) -> tuple[float,
 def main(arguments: Sequence[str] | None = None) -> int:
     """Prints the table; exits 1 when the fused row is more than .01 below its reference, 2 without the data."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data")
     parser.add_argument("--sets", nargs="*", default=list(REFERENCE))
     parser.add_argument("--models", type=Path, default=ROOT / ".data" / "models")
     parser.add_argument("--runs", type=Path, help="a folder for TREC run files")
     asked = parser.parse_args(arguments)
-    sets = [name for name in asked.sets if (asked.data / name).is_dir()]
+    sets = [name for name in asked.sets if present(name)]
     if not sets:
-        print(f"No judged set under '{asked.data}'; name its folder with --data.", file=sys.stderr)
+        print("The judged sets are not beside this checkout (../shared/data): nothing was measured.", file=sys.stderr)
         return 2
     encoder = OnnxEncoder.open(ModelLibrary(asked.models).add("default"))
     bulk = OnnxPassageEncoder(encoder, threads=2)
     short = False
     for name in sets:
-        judged = JudgedSet.read(asked.data / name)
+        judged = JudgedSet.of(read(name))
         rows = vectors(bulk, judged, ROOT / ".data" / "quality")
         print(f"{name}: {len(judged.passages)} passages, {len(judged.queries)} queries")
         print(f"  {'':18}{'nDCG@10':>9}{'reference':>11}{'Recall@100':>12}{'reference':>11}")
@@ -218,11 +206,6 @@ def write_run(file: Path, label: str, found: dict[str, dict[str, float]]) -> Non
         for query, scores in found.items():
             for rank, (document, score) in enumerate(scores.items(), 1):
                 stream.write(f"{query} Q0 {document} {rank} {score!r} {tag}\n")
-
-
-def _lines(file: Path) -> list[dict[str, str]]:
-    with gzip.open(file, "rt", encoding="utf-8") as stream:
-        return [json.loads(line) for line in stream]
 
 
 if __name__ == "__main__":

@@ -79,7 +79,10 @@ class DenseIndex:
         try:
             return cls(faiss.read_index(str(file), faiss.IO_FLAG_MMAP_IFC), options)
         except RuntimeError as error:
-            raise Damaged(f"FAISS cannot read '{file}': {error}. Publish the collection again.") from error
+            raise Damaged(
+                f"This FAISS cannot read '{file.name}', though it is as it was written. Make the collection anew with "
+                "`fleetfoot refresh`."
+            ) from error
 
     @property
     def rows(self) -> int:

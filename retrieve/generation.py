@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from pipeline.errors import Conflict, Damaged, InvalidInput, WrongFingerprint
+from pipeline.errors import Conflict, InvalidInput, WrongFingerprint
 from pipeline.passages import Passage, Vectors
 from pipeline.ports import GenerationRef
 from retrieve.analysis import FINGERPRINT, QueryAnalyzer
@@ -38,7 +38,7 @@ from retrieve.dense import DenseIndex, DenseOptions, DenseSearch, write_dense
 from retrieve.duplicates import signatures
 from retrieve.encoder import as_rows, open_tokenizer
 from retrieve.lexical import LexicalIndex
-from retrieve.manifest import NAME, FileSum, Manifest, SegmentInfo, Verifier
+from retrieve.manifest import NAME, FileSum, Manifest, SegmentInfo, Verifier, damage
 from retrieve.model_folder import ModelFolder
 from retrieve.passage_table import PassageTable, PassageTableWriter
 from retrieve.postings import Bm25Options, Postings, PostingsBuilder
@@ -208,12 +208,12 @@ class Generation:
         Raises Damaged naming the file, and WrongFingerprint when `embedder`, which encodes the queries, is not the one
         that made the vectors, or when terms are made differently now.
         """
-        manifest = Manifest.read(ref.folder, ref.digest)
+        manifest = Manifest.read(ref)
         _same("embedder", manifest.embedder, embedder, ref)
         _same("text analysis", manifest.analysis, FINGERPRINT, ref)
         if len(manifest.segments) != 1:
-            raise Damaged(f"'{ref.folder}' has {len(manifest.segments)} segments, and this version reads one.")
-        (verifier or Verifier(None)).verify(ref.folder, manifest, ref.digest)
+            raise damage(ref, f"it has {len(manifest.segments)} segments, and this version reads one.")
+        (verifier or Verifier(None)).verify(ref, manifest)
         segment = manifest.segments[0]
         folder = ref.folder / segment.name
 
@@ -261,7 +261,7 @@ def _same(what: str, made_by: str, used: str, ref: GenerationRef) -> None:
     if made_by != used:
         raise WrongFingerprint(
             f"'{ref.collection}@{ref.number}' was made with the {what} '{made_by}', and '{used}' is in use. Name the "
-            f"former, or publish the collection again with the latter."
+            f"former, or let workers with the latter make the collection anew."
         )
 
 

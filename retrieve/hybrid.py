@@ -67,7 +67,7 @@ class HybridRetriever:
         """Implements Retriever. Raises what kept both legs from answering, OutOfTime before Overloaded."""
         shelf = await self._generations.shelf(query.caller.tenant, query.collections, clock)
         if not shelf.generations:
-            return Candidates((), shelf)
+            return Candidates((), shelf, shelf.degraded)
         outcomes = await self._search(query, shelf, clock)
         found = [outcome.found for outcome in outcomes if outcome.found is not None]
         errors = [outcome.error for outcome in outcomes if outcome.error is not None]
@@ -75,7 +75,8 @@ class HybridRetriever:
             raise next((error for error in errors if isinstance(error, OutOfTime)), errors[0])
         with clock.split(Stage.FUSE):
             items = fuse(found, query.profile.search)
-        return Candidates(items, shelf, tuple(given_up for outcome in outcomes for given_up in outcome.degraded))
+        given_up = (each for outcome in outcomes for each in outcome.degraded)
+        return Candidates(items, shelf, (*shelf.degraded, *given_up))
 
     async def _search(self, query: Query, shelf: GenerationShelf, clock: Clock) -> list[Outcome]:
         legs = frozenset(query.profile.search.legs)

@@ -56,7 +56,7 @@ class Kernel:
 
 @cache
 def kernel() -> Kernel:
-    """Compiles for the signatures in use: seconds the first time, some 50 ms from numba's cache afterwards."""
+    """Compiles for the signatures in use: seconds the first time, under one from numba's cache afterwards."""
 
     def flat(*kinds: Any) -> tuple[Any, ...]:
         return tuple(types.Array(kind, 1, "C") for kind in kinds)

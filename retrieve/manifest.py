@@ -13,6 +13,7 @@ from typing import Any, cast
 from uuid import uuid4
 
 from pipeline.errors import Damaged
+from pipeline.ports import GenerationRef
 
 FORMAT = 1
 NAME = "manifest.json"
@@ -68,20 +69,19 @@ class Manifest:
         return json.dumps({"format": FORMAT, **asdict(self)}, indent=1, sort_keys=True, ensure_ascii=False).encode()
 
     @classmethod
-    def read(cls, folder: Path, digest: str) -> Manifest:
+    def read(cls, ref: GenerationRef) -> Manifest:
         """Raises Damaged when the file is missing, or is not the one that was published."""
-        file = folder / NAME
         try:
-            content = file.read_bytes()
+            content = (ref.folder / NAME).read_bytes()
         except OSError as error:
-            raise Damaged(f"'{file}' cannot be read: {error.strerror}. Publish the collection again.") from error
+            raise damage(ref, f"'{NAME}' cannot be read: {error.strerror}.") from error
         found = hashlib.sha256(content).hexdigest()
-        if found != digest:
-            raise Damaged(f"'{file}' has sha256 {found}, and {digest} was published. Publish the collection again.")
+        if found != ref.digest:
+            raise damage(ref, f"'{NAME}' has sha256 {found}, and {ref.digest} was published.")
         parts: dict[str, Any] = json.loads(content)
         written = parts.pop("format")
         if written != FORMAT:
-            raise Damaged(f"'{file}' has format {written}, and this version reads {FORMAT}. Publish again.")
+            raise damage(ref, f"'{NAME}' has format {written}, and this version reads {FORMAT}.")
         segments = tuple(_segment(segment) for segment in parts.pop("segments"))
         return cls(**parts, segments=segments)
 
@@ -96,27 +96,23 @@ class Verifier:
     def __init__(self, stamps: Path | None) -> None:
         self._stamps = stamps
 
-    def verify(self, folder: Path, manifest: Manifest, digest: str) -> None:
+    def verify(self, ref: GenerationRef, manifest: Manifest) -> None:
         """Raises Damaged, naming the file, what was expected and what was found."""
-        known = self._read(digest)
+        known = self._read(ref.digest)
         seen: dict[str, list[int]] = {}
         for name, expected in _files(manifest):
-            file = folder / name
+            file = ref.folder / name
             try:
                 state = file.stat()
             except OSError as error:
-                raise Damaged(f"'{file}' is missing: {error.strerror}. Publish the collection again.") from error
+                raise damage(ref, f"'{name}' is missing: {error.strerror}.") from error
             if state.st_size != expected.size:
-                raise Damaged(
-                    f"'{file}' has {state.st_size} bytes, and its manifest says {expected.size}. Publish again."
-                )
+                raise damage(ref, f"'{name}' has {state.st_size} bytes, and its manifest says {expected.size}.")
             seen[name] = [state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns]
             if known.get(name) != seen[name] and (found := FileSum.of(file)) != expected:
-                raise Damaged(
-                    f"'{file}' has sha256 {found.sha256}, and its manifest says {expected.sha256}. Publish again."
-                )
+                raise damage(ref, f"'{name}' has sha256 {found.sha256}, and its manifest says {expected.sha256}.")
         if seen != known:
-            self._keep(digest, seen)
+            self._keep(ref.digest, seen)
 
     def _read(self, digest: str) -> dict[str, list[int]]:
         if self._stamps is None:
@@ -135,6 +131,13 @@ class Verifier:
             unfinished = self._stamps / f".{uuid4().hex}"
             unfinished.write_text(json.dumps(seen))
             unfinished.replace(self._stamps / f"{digest}.json")
+
+
+def damage(ref: GenerationRef, what: str) -> Damaged:
+    """The error with its remedy. It reaches callers, so it names no folder of this machine."""
+    return Damaged(
+        f"'{ref.collection}@{ref.number}' is damaged: {what} Make it anew with `fleetfoot refresh -c {ref.collection}`."
+    )
 
 
 def _files(manifest: Manifest) -> Iterator[tuple[str, FileSum]]:

@@ -12,7 +12,8 @@ from math import inf
 from pipeline.clock import Clock, Lap, Stage
 from pipeline.errors import Damaged, FleetfootError, NotFound, WrongFingerprint
 from pipeline.lane import Lane
-from pipeline.ports import CurrentGeneration, GenerationRef
+from pipeline.passages import Degraded
+from pipeline.ports import CurrentGeneration, EarlierGenerations, GenerationRef
 from retrieve.generation import Generation
 from retrieve.shelf import GenerationShelf
 
@@ -23,7 +24,7 @@ Key = tuple[str, str]
 @dataclass(frozen=True, slots=True)
 class Served:
     """How one collection stands, for readiness: the generation that serves (None: nothing published, or nothing that
-    could be opened) and, where a newer one cannot be opened, why."""
+    could be opened) and, where the current one cannot be opened, why. No text here names a folder of this machine."""
 
     tenant: str
     collection: str
@@ -34,6 +35,9 @@ class Served:
 class Generations:
     """Open generations by tenant and collection.
 
+    Where the current generation is damaged an earlier one serves: the one that is open, or else the newest that is
+    kept and can be opened. Where another embedder has made it none is looked for: the setting is wrong, not a file.
+
     The catalog is asked and files are opened in the lane `opening`, never on the event loop; `searching` is the dense
     lane, in which a generation is warmed up before it serves. The door calls `refresh` every second or so.
     """
@@ -43,24 +47,27 @@ class Generations:
         current: CurrentGeneration,
         open_generation: Callable[[GenerationRef], Generation],
         *,
+        earlier: EarlierGenerations,
         opening: Lane,
         searching: Lane,
         now: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._current = current
+        self._earlier = earlier
         self._open_generation = open_generation
         self._opening = opening
         self._searching = searching
         self._now = now
         self._open: dict[Key, Generation | None] = {}
         self._problems: dict[Key, tuple[GenerationRef, Exception]] = {}
+        self._unusable: dict[GenerationRef, Damaged | WrongFingerprint] = {}
         self._turns: dict[Key, asyncio.Lock] = {}
 
     async def shelf(self, tenant: str, collections: tuple[str, ...], clock: Clock) -> GenerationShelf:
         """The generations that serve at this moment; whoever has the shelf stays on them.
 
         A collection not met before is looked up once. Raises NotFound naming known ones, and Damaged or
-        WrongFingerprint where its generation cannot be opened and none before it is open.
+        WrongFingerprint where its generation cannot be opened and none before it serves.
         """
         names = tuple(dict.fromkeys(collections))
         unknown = [name for name in names if (tenant, name) not in self._open]
@@ -70,7 +77,9 @@ class Generations:
                     await self._update((tenant, name), lap)
         found = [self._open.get((tenant, name)) for name in names]
         missing = [name for name, generation in zip(names, found, strict=True) if generation is None]
-        return GenerationShelf(tuple(generation for generation in found if generation is not None), tuple(missing))
+        open_ones = tuple(generation for generation in found if generation is not None)
+        degraded = tuple(told for generation in open_ones for told in self._told(tenant, generation))
+        return GenerationShelf(open_ones, tuple(missing), degraded)
 
     async def open_all(self, collections: Iterable[tuple[str, str]]) -> None:
         """Opens collections, (tenant, name) each, before anybody asks; one that cannot be opened is only reported."""
@@ -102,18 +111,34 @@ class Generations:
 
     async def _try(self, key: Key) -> None:
         """Updates and never raises for one collection: a deleted one is forgotten, a broken one serves as before."""
-        told = self._problem(key)
         try:
             await self._update(key, Lap(Stage.ADMIT, self._now(), inf))
         except NotFound:
             self._open.pop(key, None)
             self._problems.pop(key, None)
-        except (FleetfootError, OSError) as error:
-            if str(error) != told:  # said once, not twice a second
-                log.warning("collection %s of tenant %s keeps its generation: %s", key[1], key[0], error)
+        except (Damaged, WrongFingerprint, OSError):
+            pass  # `_report` has said it, once and not twice a second
+        except FleetfootError as error:
+            log.warning("collection %s of tenant %s was not looked at: %s", key[1], key[0], error)
 
     def _problem(self, key: Key) -> str:
-        return str(self._problems[key][1]) if key in self._problems else ""
+        _, problem = self._problems.get(key, (None, ""))
+        return (problem.strerror or str(problem)) if isinstance(problem, OSError) else str(problem)
+
+    def _told(self, tenant: str, serving: Generation) -> tuple[Degraded, ...]:
+        """What a request is told that an earlier generation serves."""
+        ref, problem = self._problems.get((tenant, serving.ref.collection), (None, None))
+        if ref is None:
+            return ()
+        match problem:
+            case Damaged():
+                why = "is damaged"
+            case WrongFingerprint():
+                why = "was made with another model"
+            case _:
+                why = "could not be opened"
+        detail = f"{serving.name} serves; {ref.collection}@{ref.number} {why}"
+        return (Degraded(Stage.ADMIT, "earlier_generation", detail),)
 
     async def _update(self, key: Key, lap: Lap) -> None:
         """Brings one collection to its current generation; one caller at a time looks, the others find it done."""
@@ -133,17 +158,42 @@ class Generations:
         if ref is None:
             self._open[key] = None
             return
-        known, problem = self._problems.get(key, (None, None))
-        if known == ref and isinstance(problem, (Damaged, WrongFingerprint)):
-            raise type(problem)(str(problem))  # files never change, so it is not read again
         try:
-            generation = await self._opening.run(lap, lambda _: self._warmed(ref))
+            self._open[key] = await self._opened(ref, lap)
         except (Damaged, WrongFingerprint, OSError) as error:
-            self._problems[key] = ref, error
-            raise
+            self._report(key, ref, error)
+            if serving is None and isinstance(error, Damaged):
+                serving = await self._newest_before(key, ref, lap)
+            if serving is None:
+                self._open.pop(key, None)
+                raise
+            self._open[key] = serving
+        else:
+            self._problems.pop(key, None)
+
+    async def _opened(self, ref: GenerationRef, lap: Lap) -> Generation:
+        generation = await self._opening.run(lap, lambda _: self._warmed(ref))
         await self._searching.run(lap, lambda _: generation.dense.warm_up())
-        self._problems.pop(key, None)
-        self._open[key] = generation
+        return generation
+
+    async def _newest_before(self, key: Key, damaged: GenerationRef, lap: Lap) -> Generation | None:
+        """The newest earlier generation that can be opened; what was current later than it is given up."""
+        kept = await self._opening.run(lap, lambda _: self._earlier.earlier(*key, damaged.number))
+        for ref in kept:
+            try:
+                serving = await self._opened(ref, lap)
+            except (Damaged, WrongFingerprint, OSError) as error:
+                log.debug("%s@%s of tenant %s cannot serve either: %s", key[1], ref.number, key[0], error)
+            else:
+                log.warning("%s@%s of tenant %s serves in its place", key[1], ref.number, key[0])
+                return serving
+        return None
+
+    def _report(self, key: Key, ref: GenerationRef, error: Exception) -> None:
+        told, _ = self._problems.get(key, (None, None))
+        self._problems[key] = ref, error
+        if told != ref:
+            log.warning("%s@%s of tenant %s (%s) cannot be opened: %s", key[1], ref.number, key[0], ref.folder, error)
 
     def _look_up(self, key: Key) -> GenerationRef | None:
         try:
@@ -153,6 +203,13 @@ class Generations:
             raise NotFound("collection", key[1], known) from None
 
     def _warmed(self, ref: GenerationRef) -> Generation:
-        generation = self._open_generation(ref)
+        """Opens it, unless it was found unusable before: files never change, so they are not read again."""
+        if (known := self._unusable.get(ref)) is not None:
+            raise type(known)(str(known))
+        try:
+            generation = self._open_generation(ref)
+        except (Damaged, WrongFingerprint) as error:
+            self._unusable[ref] = type(error)(str(error))
+            raise
         generation.lexical.warm_up()
         return generation

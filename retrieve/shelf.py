@@ -9,7 +9,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.passages import Passage
+from pipeline.passages import Degraded, Passage
 from retrieve.duplicates import repeats
 from retrieve.generation import Generation
 
@@ -27,11 +27,13 @@ def key_of(place: int, row: int) -> int:
 class GenerationShelf:
     """Implements Shelf over generations of one embedder, side by side; none at all is an empty shelf.
 
-    A key is a generation's place, then 40 bits of row, so on a shelf of one generation a key is its row.
+    A key is a generation's place, then 40 bits of row, so on a shelf of one generation a key is its row. `degraded`
+    tells which of them are not the current ones, and why.
     """
 
     generations: tuple[Generation, ...]
     unpublished: tuple[str, ...] = ()
+    degraded: tuple[Degraded, ...] = ()
 
     @property
     def generation(self) -> str:

@@ -21,9 +21,13 @@ from tests.generations import opened
 
 @dataclass
 class FakeCurrent:
-    """Implements CurrentGeneration; a test publishes by setting `refs`, None for a collection without a generation."""
+    """Implements CurrentGeneration and EarlierGenerations.
+
+    A test publishes by setting `refs`, None for a collection without a generation; `kept` are of the default tenant.
+    """
 
     refs: dict[tuple[str, str], GenerationRef | None] = field(default_factory=dict)
+    kept: list[GenerationRef] = field(default_factory=list)
     asked: int = 0
 
     def current(self, tenant: str, collection: str) -> GenerationRef | None:
@@ -31,6 +35,10 @@ class FakeCurrent:
         if (tenant, collection) not in self.refs:
             raise NotFound("collection", collection, [name for of, name in self.refs if of == tenant])
         return self.refs[tenant, collection]
+
+    def earlier(self, tenant: str, collection: str, before: int) -> tuple[GenerationRef, ...]:
+        found = [ref for ref in self.kept if ref.collection == collection and ref.number < before]
+        return tuple(sorted(found, key=lambda ref: -ref.number)) if tenant == "default" else ()
 
 
 @dataclass
@@ -58,7 +66,7 @@ def searching(
         Lane(LaneOptions("opening")) as opening,
         QueryEncoder(encoder, QueryEncoderOptions(cached=cached, line=line)) as queries,
     ):
-        generations = Generations(current, opened, opening=opening, searching=dense)
+        generations = Generations(current, opened, earlier=current, opening=opening, searching=dense)
         retriever = HybridRetriever(generations, queries, lexical=lexical, dense=dense, options=options)
         yield Searching(retriever, generations, current, encoder, lexical, dense)
         encoder.gate.set()

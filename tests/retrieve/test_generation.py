@@ -125,8 +125,10 @@ def test_damage_to_any_file_is_found_and_the_file_is_named(tmp_path: Path, harm:
         said = harm(file)
         with pytest.raises(Damaged) as damaged:
             opened(ref)
-        assert str(file) in str(damaged.value)
+        assert str(file.relative_to(ref.folder)) in str(damaged.value)
         assert said in str(damaged.value)
+        assert "`fleetfoot refresh -c handbook`" in str(damaged.value)
+        assert str(tmp_path) not in str(damaged.value), "callers read it"
 
 
 def test_another_manifest_than_the_published_one_is_damage(tmp_path: Path) -> None:
