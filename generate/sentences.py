@@ -7,7 +7,7 @@ Boundaries are told without a model: by the punctuation of many scripts, and by 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 MARKER = re.compile(r"[ \t]*(?:(?:[-*+•‣▪–—>]|#{1,6}|\d{1,3}[.)]|[a-z]\)|\[[ xX]\])[ \t]+)+")
@@ -37,7 +37,8 @@ WRAPPED = 45  # characters: a line at least this long that does not end a senten
 class Statement:
     """`passage[start:end]`; `paragraph` counts from 0, `heading` is the line above that reads as one, if any.
 
-    `finished` tells a whole sentence from a fragment, which needs its heading to be understood.
+    `finished` tells a whole sentence from a fragment, which needs its heading to be understood. `columns` is the first
+    row of the table that a row stands in, where that names the columns.
     """
 
     start: int
@@ -45,27 +46,45 @@ class Statement:
     paragraph: int
     heading: str
     finished: bool
+    columns: str = ""
 
 
 def statements(text: str, language: str | None = None) -> list[Statement]:
     """The statements of a passage in order; headings and the columns' names of Markdown tables are not among them."""
     found: list[Statement] = []
     heading = ""
-    for paragraph, (start, end) in enumerate(_paragraphs(text)):
+    lines = list(_paragraphs(text))
+    tables = _tables(text, lines)
+    for paragraph, (start, end) in enumerate(lines):
         if HEADING.match(text, start, end):
             heading = text[_after_marker(text, start, end) : end].strip(" #*_")
             continue
-        if RULE.fullmatch(text, start, end):
-            if "-" in text[start:end] and found and found[-1].paragraph == paragraph - 1:
-                found.pop()  # the names of a table's columns
+        if _names_what_follows(text, lines, paragraph):
+            heading = text[start:end].strip(" :*_")
+            continue
+        columns = tables.get(paragraph, "")
+        if RULE.fullmatch(text, start, end) or columns == text[start:end]:
             continue
         whole = ROW.fullmatch(text, start, end) is not None
         spans = [(_after_marker(text, start, end), end)] if whole else _sentences(text, start, end, language)
         for begin, stop in spans:
             piece = text[begin:stop]
             if any(character.isalnum() for character in piece):
-                found.append(Statement(begin, stop, paragraph, heading, FINISHED.search(piece) is not None))
+                found.append(Statement(begin, stop, paragraph, heading, FINISHED.search(piece) is not None, columns))
     return found
+
+
+def cells(row: str) -> list[str]:
+    """The cells of a row of a table, without the bars between and around them."""
+    return [cell.strip() for cell in row.strip().strip("|").split("|")]
+
+
+def named_cells(row: str, columns: str) -> str:
+    """A row of a table with each cell named by its column; as it is where the cells are not as many as the names."""
+    names, said = cells(columns), cells(row)
+    if len(names) != len(said):
+        return row
+    return "; ".join(f"{name}: {cell}" if name else cell for name, cell in zip(names, said, strict=True) if cell)
 
 
 def readable(quoted: str) -> str:
@@ -75,6 +94,39 @@ def readable(quoted: str) -> str:
     text = re.sub(r"(?<!\w)([*_])(?=\S)([^*_]+?)(?<=\S)\1(?!\w)", r"\2", text)
     text = re.sub(r"\s*\|\s*", " – ", text.strip().strip("|"))
     return " ".join(text.split())
+
+
+def _tables(text: str, lines: Sequence[tuple[int, int]]) -> dict[int, str]:
+    """The names of the columns for each row of a table that has them, and for the row that they are.
+
+    The first row names the columns when a rule follows it, or when none of its cells has a digit and two rows or more
+    have as many cells.
+    """
+    named: dict[int, str] = {}
+    begun = 0
+    while begun < len(lines):
+        end = begun
+        while end < len(lines) and "|" in text[slice(*lines[end])]:
+            end += 1
+        rows = [text[start:stop] for start, stop in lines[begun:end]]
+        ruled = len(rows) > 1 and RULE.fullmatch(rows[1]) is not None
+        alike = {len(cells(row)) for row in rows if not RULE.fullmatch(row)}
+        if ruled or (len(rows) > 2 and len(alike) == 1 and not any(map(str.isdigit, rows[0]))):
+            named |= dict.fromkeys(range(begun, end), rows[0])
+        begun = max(end, begun + 1)
+    return named
+
+
+def _names_what_follows(text: str, lines: Sequence[tuple[int, int]], place: int) -> bool:
+    """Whether a short line with no end stands right above a sentence: a heading that lost its mark."""
+    start, end = lines[place]
+    if end - start >= WRAPPED or place + 1 == len(lines) or FINISHED.search(text, start, end):
+        return False
+    above, below = text[:start], text[end : lines[place + 1][0]]
+    alone = not above.strip() or above.endswith("\n\n")
+    following = text[slice(*lines[place + 1])]
+    plain = not MARKER.match(text, start, end) and not ROW.fullmatch(text, start, end)
+    return alone and plain and "\n\n" not in below and not MARKER.match(following) and bool(FINISHED.search(following))
 
 
 def _paragraphs(text: str) -> Iterator[tuple[int, int]]:

@@ -56,7 +56,13 @@ def test_a_wrapped_line_goes_on() -> None:
 
 
 def test_a_short_line_before_a_capital_is_a_line_of_its_own() -> None:
-    assert said("Opening hours\nThe office opens at eight.") == ["Opening hours", "The office opens at eight."]
+    assert said("By train\nOn foot\nBy the old mule path.") == ["By train", "On foot", "By the old mule path."]
+
+
+def test_a_short_line_right_above_a_sentence_names_it_as_a_heading_does() -> None:
+    found = statements("Opening hours\nThe office opens at eight. It closes at noon.\n\nCash only.")
+    assert [one.heading for one in found] == ["Opening hours"] * 3
+    assert said("Opening hours\nThe office opens at eight.") == ["The office opens at eight."]
 
 
 def test_headings_are_not_quoted_and_name_what_follows() -> None:
@@ -74,6 +80,19 @@ def test_a_row_is_one_statement_whatever_it_holds() -> None:
 def test_rows_of_tables_lose_their_bars_and_the_rule_is_left_out() -> None:
     text = "| Level | Meaning |\n|---|---|\n| 4 | line closed |\n| 5 | all closed |"
     assert [readable(one) for one in said(text)] == ["4 – line closed", "5 – all closed"]
+
+
+def test_the_first_row_of_a_table_names_the_columns_and_is_not_quoted() -> None:
+    text = "Level | Meaning\n4 | line closed\n5 | all closed\n\nThe warden decides."
+    assert said(text) == ["4 | line closed", "5 | all closed", "The warden decides."]
+    assert [one.columns for one in statements(text)] == ["Level | Meaning", "Level | Meaning", ""]
+
+
+@pytest.mark.parametrize(
+    "text", ["Telephone | 0700 5512\nTelegrams | none\nLetters | none", "By rail | daily\nOn foot | never"]
+)
+def test_a_first_row_that_may_be_more_than_names_is_quoted_like_the_others(text: str) -> None:
+    assert said(text) == text.split("\n")
 
 
 def test_a_fragment_is_told_from_a_sentence() -> None:
