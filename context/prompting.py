@@ -64,6 +64,7 @@ class CitingPrompter:
             sampling=query.sampling,
             request_id=query.request_id,
             priority=query.caller.priority,
+            asides=query.asides,
         )
 
     def _sources(self, context: Context) -> str:

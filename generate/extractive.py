@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Iterator
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from generate.languages import language_of, refusal_in
 from generate.scoring import Scored, Scorer, repeats
-from generate.sentences import FINISHED, readable
-from pipeline.passages import Context, Prompt, Token
+from generate.sentences import FINISHED, named_cells, readable
+from pipeline.passages import Aside, Context, Prompt, Token
 
 WORDS = re.compile(r"\s*(?:[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]|[^\s\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]+)\s*")
 
@@ -24,26 +24,30 @@ WORDS = re.compile(r"\s*(?:[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]|[^\s\u3040-
 class ExtractiveOptions:
     """`quotes` sentences at most, of `characters` together, unless the best one alone is longer.
 
-    `coverage` is the share of the question, by the weight of its words, that the best sentence with its heading must
-    be about; below it the sources count as silent. `rival` is how good, against the best, a further sentence must be.
+    `evidence` is what the best sentence must have (see `Scored`); below it the sources count as silent.
+    `rival` is how good, against the best, a further sentence must be. Where the best one covers less than `sure` of
+    the question, what follows it is quoted too: the author may have put the answer in words that nobody asked for.
     """
 
     quotes: int = 3
     characters: int = 600
-    coverage: float = 0.25
+    evidence: float = 0.5
     rival: float = 0.7
+    sure: float = 0.4
 
 
 @dataclass(frozen=True, slots=True)
 class Quote:
-    """`text` stands in source `number` exactly so; `heading` is what a fragment needs to be understood."""
+    """`text` stands in source `number` exactly so; `heading`, and of a table's row `columns`, are what a fragment needs
+    to be understood."""
 
     number: int
     text: str
     heading: str = ""
+    columns: str = ""
 
     def __str__(self) -> str:
-        said = readable(self.text)
+        said = readable(named_cells(self.text, self.columns) if self.columns else self.text)
         if not FINISHED.search(said):
             said += "."
         return f"{self.heading}: {said}" if self.heading else said
@@ -60,7 +64,15 @@ class Extract:
         if not self.quotes:
             return refusal_in(self.language)
         runs = (list(run) for _, run in groupby(self.quotes, key=lambda quote: quote.number))
-        return " ".join(f"{' '.join(str(quote) for quote in run)} [{run[0].number}]" for run in runs)
+        return " ".join(f"{' '.join(_said(run))} [{run[0].number}]" for run in runs)
+
+
+def _said(run: Sequence[Quote]) -> Iterator[str]:
+    """The quotes of one source; a heading is said once for all that follow under it."""
+    heading = ""
+    for quote in run:
+        yield str(replace(quote, heading="") if quote.heading == heading else quote)
+        heading = quote.heading or heading
 
 
 class ExtractiveGenerator:
@@ -71,19 +83,24 @@ class ExtractiveGenerator:
 
     async def generate(self, prompt: Prompt) -> AsyncGenerator[Token, None]:
         """Streams the answer word by word; other tasks get their turn after each."""
-        answer = str(extract(prompt.question, prompt.context, self.options))
+        answer = str(extract(prompt.question, prompt.context, self.options, prompt.asides))
         for word in WORDS.findall(answer):
             yield Token(word, {"content": word})
             await asyncio.sleep(0)
         yield Token(finish_reason="stop")
 
 
-def extract(question: str, context: Context, options: ExtractiveOptions | None = None) -> Extract:
-    """The sentences of the context that answer the question best, in the order in which they read best."""
+def extract(
+    question: str, context: Context, options: ExtractiveOptions | None = None, asides: Sequence[Aside] = ()
+) -> Extract:
+    """The sentences of the context that answer the question best, in the order in which they read best.
+
+    `asides` are earlier turns that a follow-up leans on: what it is about stands there.
+    """
     options = options or ExtractiveOptions()
-    language = language_of(question)
-    scored = sorted(Scorer(question, language, context).scored(), key=lambda one: -one.score)
-    if not scored or scored[0].coverage < options.coverage:
+    language = language_of(" ".join([question, *(aside.text for aside in asides)]))
+    scored = sorted(Scorer(question, language, context, asides).scored(), key=lambda one: -one.score)
+    if not scored or scored[0].evidence < options.evidence:
         return Extract((), language)
     chosen = _choose(scored, options)
     return Extract(tuple(_quotes(_in_reading_order(chosen))), language)
@@ -93,14 +110,30 @@ def _choose(scored: list[Scored], options: ExtractiveOptions) -> list[Scored]:
     chosen = [scored[0]]
     length = scored[0].end - scored[0].start
     for one in scored[1:]:
-        if len(chosen) == options.quotes or one.score < options.rival * scored[0].score:
+        if len(chosen) == options.quotes or one.by_words < options.rival * scored[0].by_words:
             break
         length += one.end - one.start
         if length > options.characters:
             break
         if not any(repeats(one, other) for other in chosen):
             chosen.append(one)
+    if chosen[0].coverage < options.sure and chosen[0].finished:
+        chosen += _followers(chosen, scored, options.characters)
     return chosen
+
+
+def _followers(chosen: list[Scored], scored: list[Scored], characters: int) -> Iterator[Scored]:
+    """What comes after the best sentence in its source, as far as there is room."""
+    best = chosen[0]
+    taken = {(one.source.number, one.start) for one in chosen}
+    length = sum(one.end - one.start for one in chosen)
+    after = (one for one in scored if one.source.number == best.source.number and one.start > best.start)
+    for one in sorted(after, key=lambda one: one.start):
+        if (one.source.number, one.start) not in taken:
+            length += one.end - one.start
+            if length > characters:
+                return
+            yield one
 
 
 def _in_reading_order(chosen: list[Scored]) -> list[Scored]:
@@ -116,4 +149,4 @@ def _quotes(chosen: list[Scored]) -> Iterator[Quote]:
         start = one.start if (one.source.number, one.antecedent) in quoted else one.antecedent
         text = one.source.text[start : one.end]
         wanted = not one.finished and one.heading and one.heading.casefold() not in text.casefold()
-        yield Quote(one.source.number, text, one.heading if wanted else "")
+        yield Quote(one.source.number, text, one.heading if wanted else "", one.columns)

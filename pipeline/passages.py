@@ -131,7 +131,8 @@ class Vectors:
 class Degraded:
     """Something was given up on purpose: where, why (a stable word), and how far it got.
 
-    Reasons in use: out_of_time, overloaded, failed, no_terms, off, not_configured, budget.
+    Reasons in use: out_of_time, overloaded, failed, no_terms, off, not_configured, budget,
+    earlier_generation.
     """
 
     stage: Stage
@@ -273,7 +274,10 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What the generator is given. `sampling` holds OpenAI fields (temperature, tools, stop, …), passed untouched."""
+    """What the generator is given. `sampling` holds OpenAI fields (temperature, tools, stop, …), passed untouched.
+
+    `asides` are the earlier turns that were searched with the question; `messages` holds them too, among all others.
+    """
 
     messages: tuple[Turn, ...]
     context: Context
@@ -282,6 +286,7 @@ class Prompt:
     sampling: Mapping[str, object] = field(default_factory=dict[str, object])
     request_id: str = ""
     priority: int = 0
+    asides: tuple[Aside, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

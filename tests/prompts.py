@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pipeline.passages import Candidate, Cited, Context, Passage, Prompt, Ranked, Turn
+from pipeline.passages import Candidate, Cited, Context, Hit, Leg, Passage, Prompt, Ranked, Turn
 
 
 def cited(
-    number: int, text: str, *, title: str = "", heading: tuple[str, ...] = (), language: str | None = None
+    number: int,
+    text: str,
+    *,
+    title: str = "",
+    heading: tuple[str, ...] = (),
+    language: str | None = None,
+    similarity: float | None = None,
 ) -> Cited:
-    """A numbered source that is one passage."""
+    """A numbered source that is one passage; with a similarity, one that the dense leg found."""
     passage = Passage(
         id=f"d{number}:0",
         document_id=f"d{number}",
@@ -23,7 +29,8 @@ def cited(
         heading=heading,
         language=language,
     )
-    ranked = Ranked(Candidate(key=number, score=1 / number, hits=()), score=1 / number)
+    hits = () if similarity is None else (Hit(Leg.DENSE, number, similarity),)
+    ranked = Ranked(Candidate(key=number, score=1 / number, hits=hits), score=1 / number)
     return Cited(number, ranked, (passage,), text, passage.tokens)
 
 

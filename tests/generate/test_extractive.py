@@ -6,6 +6,7 @@ import gzip
 import json
 from collections.abc import Iterator
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from hypothesis import strategies as st
 
 from generate.extractive import ExtractiveGenerator, ExtractiveOptions, extract
 from generate.languages import REFUSALS
-from pipeline.passages import Context
+from generate.scoring import MIDDLING, similarities
+from pipeline.passages import Aside, Context
 from tests.prompts import cited, context_of, prompt_of
 
 DOGS = "A dog needs a day ticket for 9 crowns; small animals travel free. Dogs wear a lead."
@@ -86,6 +88,60 @@ def test_a_question_without_content_is_refused(question: str) -> None:
     assert extract(question, context_of(DOGS)).quotes == ()
 
 
+def test_a_passage_that_means_the_same_in_other_words_is_evidence_and_one_that_does_not_is_none() -> None:
+    text = "Whoever left something on a train asks at counter 3. Found things are kept for 60 days."
+    question = "How long is an umbrella kept that somebody forgot?"
+    assert extract(question, context_like(0.7, text)).quotes
+    assert not extract(question, context_like(0.15, text)).quotes
+
+
+def test_what_the_search_for_meaning_passed_over_counts_as_the_least_that_it_found() -> None:
+    found, passed_over = cited(1, DOGS, similarity=0.3), cited(2, GROUPS)
+    assert similarities(Context((found, passed_over), 0)) == [0.3, 0.3]
+    assert similarities(context_of(DOGS)) == [MIDDLING]
+
+
+def test_a_follow_up_is_answered_beside_what_it_leans_on() -> None:
+    text = "The contract runs from May to October. The wage is 1,620 crowns. Boots are paid for by the railway."
+    aside = Aside("From when to when does the summer contract run?", 0.5)
+    assert "1,620" in str(extract("And how much does one earn?", context_like(0.5, text), asides=(aside,)))
+    assert not extract("And how much does one earn?", context_like(0.5, text)).quotes
+
+
+def test_the_words_of_the_follow_up_itself_decide_which_sentence_it_is() -> None:
+    text = "If a marmot sits on the track, the driver waits. If it has not moved after a while, the guard comes."
+    aside = Aside("What does the driver do when a marmot sits on the track?", 0.5)
+    best = extract("And if it does not move?", context_of(text), ExtractiveOptions(quotes=1), (aside,)).quotes[0]
+    assert best.text.endswith("the guard comes.")
+
+
+def test_each_cell_of_a_row_is_named_by_its_column_and_helps_to_find_it() -> None:
+    table = "Station | Accessible toilet\nUnderhollow | yes\nMillbrace | none"
+    answer = str(extract("Is there a toilet at Millbrace?", context_of(table)))
+    assert answer == "Station: Millbrace; Accessible toilet: none. [1]"
+
+
+def test_a_heading_is_said_once_for_what_follows_under_it() -> None:
+    source = cited(1, "- two shovels of steel\n- twelve shovels of wood", heading=("Gear in the cupboard",))
+    answer = str(extract("How many shovels are there?", Context((source,), 4)))
+    assert answer == "Gear in the cupboard: two shovels of steel. twelve shovels of wood. [1]"
+
+
+def test_neighbours_that_were_joined_keep_their_own_headings() -> None:
+    first = cited(1, "The rack is greased.", heading=("Greasing",))
+    second = cited(1, "- two gauges of brass", heading=("Measuring",))
+    passages = (*first.passages, *second.passages)
+    joined = replace(first, passages=passages, text="\n".join(one.text for one in passages))
+    assert str(extract("How many gauges?", Context((joined,), 8))) == "Measuring: two gauges of brass. [1]"
+
+
+def test_where_little_of_the_question_was_found_what_follows_is_quoted_too() -> None:
+    text = "The wind gauge reports gusts to the control room. From 75 km/h on, no train runs to the summit."
+    question = "How strong are gusts when it shuts?"
+    assert "75 km/h" in str(extract(question, context_like(0.6, text)))
+    assert "75 km/h" not in str(extract("What reports gusts to the control room?", context_like(0.6, text)))
+
+
 def test_an_empty_context_is_refused() -> None:
     assert extract("What does a dog need?", Context((), 0)).quotes == ()
 
@@ -102,7 +158,7 @@ def test_answers_stay_within_their_bounds() -> None:
 )
 def test_every_quote_stands_in_its_source_exactly_so(texts: list[str], question: str) -> None:
     context = context_of(*texts)
-    for quote in extract(question, context, ExtractiveOptions(coverage=0.0, rival=0.0)).quotes:
+    for quote in extract(question, context, ExtractiveOptions(evidence=0.0, rival=0.0)).quotes:
         assert quote.text in context.items[quote.number - 1].text
 
 
@@ -114,6 +170,12 @@ async def test_the_words_of_the_stream_add_up_to_the_answer(text: str) -> None:
     assert "".join(token.text for token in spoken) == str(extract(prompt.question, prompt.context))
     assert len(spoken) > 4
     assert all(token.usage is None for token in spoken)
+
+
+def context_like(similarity: float, text: str) -> Context:
+    """A context whose first source the dense leg found so similar, and others much less."""
+    others = (cited(number, other, similarity=0.1) for number, other in enumerate((DOGS, BICYCLES, GROUPS), start=2))
+    return Context((cited(1, text, similarity=similarity), *others), 0)
 
 
 def questions(language: str) -> Iterator[tuple[str, Context, list[str]]]:
