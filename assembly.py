@@ -295,7 +295,7 @@ def _generations(
         on_gpu = partial(GpuDenseIndex, memory=memory) if memory else None
         return Opened.open(ref, embedder=fingerprint, verifier=verifier, dense=on_gpu)
 
-    return Generations(catalog, open_generation, opening=opening, searching=searching)
+    return Generations(catalog, open_generation, earlier=catalog, opening=opening, searching=searching)
 
 
 def _reranker(options: RequestOptions, lane: Callable[[], Lane]) -> tuple[Reranker, str]:

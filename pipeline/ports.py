@@ -192,6 +192,14 @@ class CurrentGeneration(Protocol):
         ...
 
 
+class EarlierGenerations(Protocol):
+    """Knows what a collection was served from before: what may serve while the current generation is damaged."""
+
+    def earlier(self, tenant: str, collection: str, before: int) -> tuple[GenerationRef, ...]:
+        """Those with a lower number that are still kept, the newest first; none for an unknown collection."""
+        ...
+
+
 class Nudge(Protocol):
     """Tells the workers that something was accepted. Only a nudge: the catalog is the queue, and a sweep finds it."""
 

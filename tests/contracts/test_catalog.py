@@ -12,7 +12,7 @@ from pipeline.errors import InvalidInput, NotFound
 from pipeline.jobs import ItemState, JobState
 from pipeline.passages import Upload
 from tests.conftest import Now
-from tests.fakes_ingest import LineChunker
+from tests.fakes_ingest import LineChunker, texts_in
 from tests.ingesting import TENANT, Workshop, id_of, ingest, searchable, uploads
 
 
@@ -23,6 +23,15 @@ def test_what_was_accepted_is_there_after_a_restart(catalog_options: CatalogOpti
         Workshop(after).work()
         assert after.job(TENANT, job.id).state is JobState.DONE
         assert searchable(after, "handbook") == ["one", "two"]
+
+
+def test_the_backlog_is_what_was_accepted_and_is_not_done(catalog: Catalog) -> None:
+    assert catalog.unfinished() == 0
+    catalog.accept(TENANT, "handbook", uploads(a="one", b="BROKEN"))
+    catalog.accept("other", "handbook", uploads(c="three"))
+    assert catalog.unfinished() == 3
+    Workshop(catalog).work()
+    assert catalog.unfinished() == 0
 
 
 def test_a_new_job_waits_with_all_its_documents(catalog: Catalog) -> None:
@@ -227,6 +236,17 @@ def test_an_unknown_collection_names_the_known_ones(catalog: Catalog) -> None:
         catalog.accept(TENANT, name, uploads(a="one"))
     with pytest.raises(NotFound, match=r"There is no collection 'handbok'. Known: handbook, laws."):
         catalog.current(TENANT, "handbok")
+
+
+def test_earlier_generations_are_known_as_long_as_they_are_kept(catalog: Catalog) -> None:
+    workshop = Workshop(catalog)
+    for text in ("one", "two", "three"):
+        ingest(workshop, "handbook", a=text)
+    found = catalog.earlier(TENANT, "handbook", before=3)
+    assert [(ref.collection, ref.number) for ref in found] == [("handbook", 2), ("handbook", 1)]
+    assert [texts_in(ref.folder) for ref in found] == [["two"], ["one"]]
+    assert catalog.earlier("others", "handbook", before=3) == ()
+    assert catalog.earlier(TENANT, "laws", before=3) == ()
 
 
 def test_documents_and_items_come_in_pages_without_gap_or_repetition(catalog: Catalog) -> None:

@@ -86,7 +86,7 @@ async def test_a_process_that_starts_with_a_damaged_generation_serves_the_newest
     served: Searching, tmp_path: Path
 ) -> None:
     oldest, older = published(tmp_path, OLD, number=2), harmed(published(tmp_path, OLD, number=3))
-    served.current.kept = [published(tmp_path, OLD), oldest, older]
+    served.current.kept = [oldest, older]
     served.current.refs["default", "handbook"] = harmed(published(tmp_path, NEW, number=4))
     found = await served.retriever.retrieve(query("night tram"), unbounded())
     assert found.shelf.generation == "handbook@2"
@@ -119,23 +119,23 @@ async def test_what_was_found_damaged_is_not_read_again(served: Searching, tmp_p
         return opens(ref)
 
     served.generations._open_generation = counting
-    served.current.kept = [harmed(published(tmp_path, OLD))]
-    served.current.refs["default", "handbook"] = harmed(published(tmp_path, NEW, number=2))
+    served.current.kept = [harmed(published(tmp_path, OLD, number=2))]
+    served.current.refs["default", "handbook"] = harmed(published(tmp_path, NEW, number=3))
     for _ in range(3):
         await served.generations.refresh()
-        with pytest.raises(Damaged, match="handbook@2"):
+        with pytest.raises(Damaged, match="handbook@3"):
             await shelf(served)
-    served.current.kept.append(published(tmp_path / "restored", OLD, number=1))
+    served.current.kept.append(published(tmp_path / "restored", OLD, number=1))  # as from a backup
     await served.generations.refresh()
     await served.generations.refresh()
-    assert tried == [2, 1, 1]
+    assert tried == [3, 2, 1]
     assert (await shelf(served)).generation == "handbook@1"
 
 
 async def test_a_generation_of_another_embedder_is_a_wrong_setting_and_nothing_serves_in_its_place(
     served: Searching, tmp_path: Path
 ) -> None:
-    ours = published(tmp_path, OLD)
+    ours = published(tmp_path / "ours", OLD)
     theirs = published(tmp_path, NEW, number=2)
     opens = served.generations._open_generation
 
