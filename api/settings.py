@@ -7,11 +7,12 @@ their defaults for the README, so that the documentation cannot fall behind.
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 from pydantic import Field, SecretStr, ValidationError
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 from api.assembly import DoorOptions
 from api.events import StreamOptions
@@ -83,6 +84,9 @@ class Settings(BaseSettings):
             first = error.errors()[0]
             name = PREFIX + str(first["loc"][0]).upper()
             raise Misconfigured(f"{name}={first['input']} cannot be used: {first['msg']}.") from None
+        except SettingsError as error:  # before validation, for a table that is not JSON
+            name = next(PREFIX + field.upper() for field in cls.model_fields if f'"{field}"' in str(error))
+            raise Misconfigured(f"{name}={os.environ.get(name)} cannot be used: it must be a JSON object.") from None
         refuse_strangers(settings.host, by_key=settings.keys_file is not None)
         return settings
 

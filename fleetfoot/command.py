@@ -11,7 +11,7 @@ from rich.console import Console
 from fleetfoot.setting_up import keys, models
 from fleetfoot.telling import HERE, AsJson, Collection, Deadline, Key, TopK, Url, print_json, run, told
 
-FAILED_DOCUMENTS = 3  # exit status of `ingest` when some documents failed
+FAILED_DOCUMENTS = 3  # exit status of `ingest` and `refresh` when some documents failed
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -83,6 +83,35 @@ def ingest(
         else:
             show(ingested, console)
         if ingested.failed:
+            raise typer.Exit(FAILED_DOCUMENTS)
+
+    run(go())
+
+
+@app.command()
+@told
+def refresh(
+    collection: Collection = "default",
+    wait: Annotated[bool, typer.Option(help="Wait until the new generation can be searched.")] = True,
+    as_json: AsJson = False,
+    url: Url = HERE,
+    key: Key = None,
+) -> None:
+    """Make a collection anew from what is kept of it: after a change of chunker or embedder, or damage."""
+    from fleetfoot.client import connect
+    from fleetfoot.ingesting import refresh as renew
+    from fleetfoot.ingesting import show
+
+    console = Console(stderr=as_json, quiet=as_json)
+
+    async def go() -> None:
+        async with connect(url, key) as client:
+            renewed = await renew(client, collection, console, wait=wait)
+        if as_json:
+            print_json(renewed.json())
+        else:
+            show(renewed, console)
+        if renewed.failed:
             raise typer.Exit(FAILED_DOCUMENTS)
 
     run(go())

@@ -1,4 +1,4 @@
-"""`fleetfoot ingest`: files and folders to the service, and what became of each."""
+"""`fleetfoot ingest` and `refresh`: documents to the service or made anew there, and what became of each."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -20,7 +21,7 @@ from pipeline.errors import FleetfootError, InvalidInput, Misconfigured, Upstrea
 
 TOO_LARGE = 413
 FOLLOWED = 4  # jobs whose events are read at the same time
-TRIES = 30  # to follow a job again after its stream broke off, a second apart: a restart takes less
+TRIES = 30  # to follow a job again after its stream broke off: at a second's rest, longer than a restart takes
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +43,14 @@ class Ingested:
         }
 
 
-async def ingest(client: Client, collection: str, paths: Sequence[Path], console: Console, *, wait: bool) -> Ingested:
+async def ingest(
+    client: Client, collection: str, paths: Sequence[Path], console: Console, *, wait: bool, rest: float = 1.0
+) -> Ingested:
     """Sends the files and, when asked to wait, shows a live bar until every one is searchable or has failed.
 
     Files go one request after the other, in order, while the jobs of those before are followed already. What is
-    interrupted says on standard error what was accepted, since that goes on.
+    interrupted says on standard error what was accepted, since that goes on. `rest` is how many seconds pass before
+    a job whose stream broke off is followed again.
     """
     files = files_below(paths)
     with _bars(console, len(files)) as bars:
@@ -55,7 +59,7 @@ async def ingest(client: Client, collection: str, paths: Sequence[Path], console
         try:
             for batch in batches(files):
                 sent = await sending.send(batch)
-                following += [asyncio.create_task(sending.follow(job)) for job in sent if wait]
+                following += [asyncio.create_task(sending.follow(job, rest)) for job in sent if wait]
             await asyncio.gather(*following)
         except (asyncio.CancelledError, FleetfootError):
             sending.tell_what_goes_on(Console(stderr=True, highlight=False, soft_wrap=True))
@@ -65,6 +69,21 @@ async def ingest(client: Client, collection: str, paths: Sequence[Path], console
                 task.cancel()
             await asyncio.gather(*following, return_exceptions=True)
     return sending.ingested()
+
+
+async def refresh(client: Client, collection: str, console: Console, *, wait: bool, rest: float = 1.0) -> Ingested:
+    """Has a collection made anew and, when asked to wait, shows a live bar until the new generation is there."""
+    job = await client.post(f"/v1/collections/{quote(collection, safe='')}/refresh", {})
+    with _bars(console, job["total"], sent=False) as bars:
+        refreshing = _Sending(client, collection, bars, job["total"], "documents")
+        refreshing.take(job)
+        try:
+            if wait:
+                await refreshing.follow(job["id"], rest)
+        except (asyncio.CancelledError, FleetfootError):
+            refreshing.tell_what_goes_on(Console(stderr=True, highlight=False, soft_wrap=True))
+            raise
+    return refreshing.ingested()
 
 
 def show(ingested: Ingested, console: Console) -> None:
@@ -77,11 +96,12 @@ def show(ingested: Ingested, console: Console) -> None:
 class _Sending:
     """The files of one call on their way: the jobs they became, and those that were refused at the door."""
 
-    def __init__(self, client: Client, collection: str, bars: Progress, total: int) -> None:
+    def __init__(self, client: Client, collection: str, bars: Progress, total: int, what: str = "files") -> None:
         self._client = client
         self._collection = collection
         self._bars = bars
         self._total = total
+        self._what = what
         self._jobs: dict[str, Json] = {}
         self._refused: list[tuple[str, str]] = []
         self._few = asyncio.Semaphore(FOLLOWED)
@@ -100,13 +120,13 @@ class _Sending:
             self._refused.append((batch[0][0], str(refusal)))
             jobs: list[str] = []
         else:
-            self._jobs[job["id"]] = job
+            self.take(job)
             jobs = [job["id"]]
         self._bars.advance(self._sent, len(batch))
         self._draw()
         return jobs
 
-    async def follow(self, job: str) -> None:
+    async def follow(self, job: str, rest: float) -> None:
         """Reads a job's events to its end; a service that goes away is asked again when it is back."""
         reason = ""
         async with self._few:
@@ -118,7 +138,7 @@ class _Sending:
                     reason = str(away)
                 else:
                     reason = "The service closed the stream."
-                await asyncio.sleep(1)
+                await asyncio.sleep(rest)
         raise UpstreamFailed(f"Job {job} cannot be followed any longer. {reason}")
 
     async def _followed(self, job: str) -> bool:
@@ -132,12 +152,16 @@ class _Sending:
                 return True
         return False
 
+    def take(self, job: Json) -> None:
+        """A job that was accepted."""
+        self._jobs[job["id"]] = job
+
     def tell_what_goes_on(self, console: Console) -> None:
         """What was accepted will be done, whoever stops watching."""
         if self._jobs:
             accepted = sum(job["total"] for job in self._jobs.values())
             console.print(
-                f"{accepted} of {self._total} files were accepted and will be done; see `fleetfoot jobs` "
+                f"{accepted} of {self._total} {self._what} were accepted and will be done; see `fleetfoot jobs` "
                 f"({', '.join(self._jobs)}).",
                 markup=False,
             )
@@ -163,7 +187,7 @@ class _Sending:
 
 
 @contextmanager
-def _bars(console: Console, total: int) -> Generator[Progress]:
+def _bars(console: Console, total: int, *, sent: bool = True) -> Generator[Progress]:
     bars = Progress(
         TextColumn("{task.description:>12}"),
         BarColumn(),
@@ -173,7 +197,7 @@ def _bars(console: Console, total: int) -> Generator[Progress]:
         console=console,
         disable=console.quiet,
     )
-    bars.add_task("sent", total=total, note="")
+    bars.add_task("sent", total=total, note="", visible=sent)
     bars.add_task("searchable", total=total, note="")
     with bars:
         yield bars

@@ -1,0 +1,78 @@
+"""A service of fake stages in a thread, so that the command can be called here as a user calls it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from api.assembly import DoorOptions
+from fleetfoot.command import app
+from pipeline.jobs import ItemState, Job, JobItem, JobState
+from pipeline.passages import Upload
+from tests.fakes_api import FakeCatalog, Running, Service
+
+
+class QuickCatalog(FakeCatalog):
+    """Does every job at once; documents whose names begin with `bad` fail. While `held`, jobs stay as they come."""
+
+    def __init__(self, *, held: bool = False) -> None:
+        super().__init__()
+        self.held = held
+
+    def accept(self, tenant: str, collection: str, uploads: Sequence[Upload], *, kind: str = "add") -> Job:
+        job = super().accept(tenant, collection, uploads, kind=kind)
+        if not self.held:
+            bad = tuple(
+                JobItem(each.name, each.name, ItemState.FAILED, f"'{each.name}' has no text [sic].")
+                for each in uploads
+                if each.name.startswith("bad")
+            )
+            counts = {ItemState.PUBLISHED: job.total - len(bad), ItemState.FAILED: len(bad)}
+            counts = {state: count for state, count in counts.items() if count}
+            job = replace(job, state=JobState.DONE, counts=counts, failed=bad, generation=len(self.known))
+            self.known[job.id] = job
+        return job
+
+
+Served = Callable[..., AbstractContextManager[Service]]
+
+
+@contextmanager
+def served(options: DoorOptions | None = None, **stages: object) -> Generator[Service, None, None]:
+    """The service on a loop of its own; what a test changes in its stages, it changes before it calls."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    running = Running(options, **{"catalog": QuickCatalog(), **stages})
+    try:
+        yield asyncio.run_coroutine_threadsafe(running.__aenter__(), loop).result(30)
+        asyncio.run_coroutine_threadsafe(running.__aexit__(None, None, None), loop).result(30)
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+@pytest.fixture
+def service() -> Generator[Service, None, None]:
+    with served() as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("FLEETFOOT_URL", "FLEETFOOT_KEY", "FLEETFOOT_DATA_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("COLUMNS", "120")
+
+
+def fleetfoot(*arguments: object, url: str | None = None) -> Result:
+    """`fleetfoot ARGUMENTS`; what it says on standard output and on standard error is kept apart."""
+    given = [str(argument) for argument in arguments]
+    return CliRunner().invoke(app, [*given, "--url", url] if url else given)
