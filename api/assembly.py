@@ -12,7 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from starlette.exceptions import HTTPException
 
-from api import chat, health, holdings, jobs, retrieval, uploads
+from api import chat, health, holdings, jobs, refreshing, retrieval, uploads
 from api.callers import Callers
 from api.door import Door
 from api.errors import on_fleetfoot_error, on_http_exception, on_invalid_request
@@ -59,7 +59,7 @@ def create_app(stages: Stages, options: DoorOptions, metrics: Metrics | None = N
     app.add_exception_handler(FleetfootError, on_fleetfoot_error)
     app.add_exception_handler(RequestValidationError, on_invalid_request)
     app.add_exception_handler(HTTPException, on_http_exception)
-    for room in (health, retrieval, chat, uploads, jobs, holdings):
+    for room in (health, retrieval, chat, uploads, jobs, holdings, refreshing):
         app.include_router(room.router)
     app.openapi = lambda: _documented(app)  # type: ignore[method-assign]  # FastAPI's documented way to extend it
     return app

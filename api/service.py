@@ -52,6 +52,8 @@ class CatalogRecords(Protocol):
 
     def remove(self, tenant: str, collection: str, document_ids: Sequence[str]) -> Job: ...
 
+    def refresh(self, tenant: str, collection: str) -> Job: ...
+
 
 class Notices(Protocol):
     """Tells when a job has moved. What it yields does not matter: the job itself is read from the catalog."""

@@ -190,6 +190,9 @@ class FakeCatalog:
         self.removed.append(tuple(document_ids))
         return self._begin(tenant, collection, "remove", len(document_ids))
 
+    def refresh(self, tenant: str, collection: str) -> Job:
+        return self._begin(tenant, collection, "refresh", self.collection(tenant, collection).documents)
+
     def job(self, tenant: str, job_id: str) -> Job:
         if job_id not in self.known or self.known[job_id].tenant != tenant:
             raise NotFound("job", job_id, self.known)

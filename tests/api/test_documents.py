@@ -177,6 +177,17 @@ async def test_jobs_are_listed_shown_paged_and_cancelled() -> None:
         assert "job0" in (await get("/v1/jobs/nothing"))["error"]["message"]  # type: ignore[index]
 
 
+async def test_a_collection_is_made_anew_by_a_job() -> None:
+    async with Running() as service:
+        async with service.client.post(f"{service.url}/v1/collections/handbook/refresh") as response:
+            told = await response.json()
+            assert (response.status, told["kind"], told["total"]) == (202, "refresh", 3)
+            assert response.headers["Location"] == f"/v1/jobs/{told['id']}"
+        assert service.stages.nudge.times == 1
+        async with service.client.post(f"{service.url}/v1/collections/handbok/refresh") as response:
+            assert response.status == 404
+
+
 async def test_holdings_are_listed_paged_and_removed() -> None:
     async with Running() as service:
         url, client = service.url, service.client
