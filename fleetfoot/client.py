@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import quote
@@ -73,7 +74,7 @@ class Client:
         """Sends files under their names; returns the job."""
         form = aiohttp.FormData(quote_fields=False)
         for name, path in files:
-            form.add_field("files", _content(path), filename=name, content_type="application/octet-stream")
+            form.add_field("files", BytesIO(_content(path)), filename=name, content_type="application/octet-stream")
         return await self._json("POST", f"/v1/collections/{quote(collection, safe='')}/documents", data=form)
 
     async def job(self, job_id: str) -> Json:
