@@ -10,11 +10,12 @@ import asyncio
 import logging
 import os
 import threading
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from math import inf
+from math import inf, isnan, nan
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,9 @@ from ingest.catalog import Catalog, CatalogOptions
 from pipeline.answering import Answering
 from pipeline.clock import Lap, Stage
 from pipeline.errors import FleetfootError, Misconfigured
+from pipeline.health import Check, Figure, Tally
 from pipeline.lane import Lane, LaneOptions
+from pipeline.outages import Outage
 from pipeline.ports import Chunker, GenerationRef, GenerationWriter, Parser, PassageEncoder, Reranker
 from pipeline.ports import Generator as AnswerGenerator
 from pipeline.profile import Profile
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("fleetfoot.assembly")
 
 REFRESH_SECONDS = 0.5  # a published generation serves within a second; each look is one row of the catalog
+BACKLOG_SECONDS = 5.0  # between two counts, each of which reads an index entry for every document in the backlog
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +121,7 @@ class IngestOptions:
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """Everything a door to requests needs. `checks` return a short text, or raise the reason for not being ready.
+    """Everything a door to requests needs.
 
     `look_again` brings a collection (tenant, name) to what the catalog says of it now, before anybody is told.
     """
@@ -131,9 +135,10 @@ class Stages:
     notices: JobNotices
     look_again: Callable[[str, str], Awaitable[None]]
     profiles: Mapping[str, Profile]
-    checks: Mapping[str, Callable[[], Awaitable[str]]]
+    checks: Mapping[str, Check]
     facts: Mapping[str, str]
-    figures: Mapping[str, Callable[[], float]]
+    figures: tuple[Figure, ...]
+    tallies: tuple[Tally, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,8 +198,8 @@ async def open_request_stages(options: RequestOptions) -> AsyncGenerator[Stages]
         reranker, reranker_name = _reranker(options, lambda: lane("rerank", 1, native=True))
         generator, generator_name, upstream = await _generator(options, opened)
         retriever = HybridRetriever(generations, queries, lexical=lane("lexical", cores, native=True), dense=dense)
-        refreshing = asyncio.create_task(_keep_fresh(generations, catalog, catalog_lane))
-        opened.push_async_callback(_ended, refreshing)
+        refreshing = _Refreshing(generations, catalog, catalog_lane)
+        opened.push_async_callback(_ended, asyncio.create_task(refreshing.run()))
         nudge = await opened.enter_async_context(RedisNudge.open(options.redis_url))
         notices = await opened.enter_async_context(JobNotices.open(options.redis_url))
         yield Stages(
@@ -214,9 +219,10 @@ async def open_request_stages(options: RequestOptions) -> AsyncGenerator[Stages]
             notices,
             generations.look_again,
             options.profiles,
-            _checks(encoder.fingerprint, reranker_name, generations, nudge, upstream),
+            _checks(encoder.fingerprint, reranker_name, generations, catalog, catalog_lane, nudge, upstream),
             {"embedder": encoder.fingerprint, "reranker": reranker_name, "generator": generator_name},
-            _figures(queries),
+            _figures(queries, refreshing),
+            _tallies(queries),
         )
 
 
@@ -330,17 +336,43 @@ async def _generator(
     return client, upstream.model, client.check
 
 
-async def _keep_fresh(generations: Generations, catalog: Catalog, lane: Lane) -> None:
-    """The catalog is looked at, rather than listened for: it is the truth, and Redis may be away."""
-    while True:
-        await asyncio.sleep(REFRESH_SECONDS)
-        try:
-            published = await lane.run(Lap(Stage.ADMIT, 0.0, inf), lambda _: catalog.published())
-            open_already = {(state.tenant, state.collection) for state in generations.states()}
-            await generations.refresh()
-            await generations.open_all(key for key in published if key not in open_already)
-        except Exception:
-            log.exception("generations could not be refreshed; those that are open serve on")
+class _Refreshing:
+    """The catalog is looked at, rather than listened for: it is the truth, and Redis may be away.
+
+    `backlog` counts documents; it is not a number before the first look and while the catalog is away.
+    """
+
+    def __init__(self, generations: Generations, catalog: Catalog, lane: Lane) -> None:
+        self.backlog = nan
+        self._generations = generations
+        self._catalog = catalog
+        self._lane = lane
+        self._counted = -inf
+        self._outage = Outage(log, "Generations cannot be refreshed, and those that are open serve on")
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(REFRESH_SECONDS)
+            try:
+                await self._refresh()
+                await self._count()
+            except Exception as error:  # noqa: BLE001  a loop that ended would never open anything again
+                self.backlog = nan
+                self._outage.failed(error)
+            else:
+                self._outage.over()
+
+    async def _refresh(self) -> None:
+        published = await self._lane.run(Lap(Stage.ADMIT, 0.0, inf), lambda _: self._catalog.published())
+        open_already = {(state.tenant, state.collection) for state in self._generations.states()}
+        await self._generations.refresh()
+        await self._generations.open_all(key for key in published if key not in open_already)
+
+    async def _count(self) -> None:
+        now = time.monotonic()
+        if now - self._counted >= BACKLOG_SECONDS or isnan(self.backlog):
+            self.backlog = await self._lane.run(Lap(Stage.ADMIT, 0.0, inf), lambda _: self._catalog.unfinished())
+            self._counted = now
 
 
 async def _ended(task: asyncio.Task[None]) -> None:
@@ -352,17 +384,31 @@ def _checks(
     fingerprint: str,
     reranker: str,
     generations: Generations,
+    catalog: Catalog,
+    lane: Lane,
     nudge: RedisNudge,
     upstream: Callable[[], Awaitable[str | None]] | None,
-) -> dict[str, Callable[[], Awaitable[str]]]:
+) -> dict[str, Check]:
+    """Anybody may read what they say, so they name no collection and no address."""
+
     async def models() -> str:
         return f"embedder {fingerprint}, reranker {reranker}"
 
     async def index() -> str:
-        problems = [f"{state.collection}: {state.problem}" for state in generations.states() if state.problem]
-        if problems:
-            raise FleetfootError("; ".join(problems))
-        return f"{sum(state.generation is not None for state in generations.states())} collections open"
+        states = generations.states()
+        broken = [state for state in states if state.problem]
+        if broken:
+            unserved = sum(state.generation is None for state in broken)
+            raise FleetfootError(
+                f"The current generation of {len(broken)} of {len(states)} collections cannot be opened: damaged, "
+                f"missing or of another embedder. {len(broken) - unserved} of these are served from an earlier one, "
+                f"{unserved} not at all. The log names them."
+            )
+        return f"{sum(state.generation is not None for state in states)} collections open"
+
+    async def records() -> str:
+        await lane.run(Lap(Stage.ADMIT, 0.0, inf), lambda _: catalog.check())
+        return "answers"
 
     async def broker() -> str:
         await nudge.check()
@@ -374,13 +420,31 @@ def _checks(
             raise FleetfootError(reason)
         return "answers" if upstream else "extractive, no model server is configured"
 
-    return {"models": models, "index": index, "broker": broker, "upstream": model_server}
-
-
-def _figures(queries: QueryEncoder) -> dict[str, Callable[[], float]]:
     return {
-        "query_vectors_cached": lambda: float(queries.counts.hits),
-        "query_vectors_joined": lambda: float(queries.counts.joined),
-        "query_vectors_computed": lambda: float(queries.counts.computed),
-        "encode_line": lambda: float(queries.waiting),
+        "models": Check(models),
+        "index": Check(index),
+        "catalog": Check(records),
+        "broker": Check(broker, needed=False),
+        "upstream": Check(model_server),
     }
+
+
+def _tallies(queries: QueryEncoder) -> tuple[Tally, ...]:
+    def vectors() -> dict[str, float]:
+        counts = queries.counts
+        return {"cached": counts.hits, "joined": counts.joined, "computed": counts.computed}
+
+    text = "Query vectors: taken from the cache, shared with an equal query under way, or computed."
+    return (Tally("query_vectors", text, "how", vectors),)
+
+
+def _figures(queries: QueryEncoder, refreshing: _Refreshing) -> tuple[Figure, ...]:
+    return (
+        Figure("encode_line", "Queries in line for the encoder now.", lambda: float(queries.waiting)),
+        Figure(
+            "backlog_documents",
+            "Documents that were accepted and are not done: not searchable yet, or not yet gone. "
+            "Counted every few seconds; NaN while the catalog is away.",
+            lambda: refreshing.backlog,
+        ),
+    )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
 from typing import Literal
 
 from fastapi import APIRouter, Request
@@ -14,6 +13,7 @@ from starlette.responses import Response
 
 from api.service import enter
 from pipeline.errors import FleetfootError
+from pipeline.health import Check
 
 router = APIRouter(tags=["health"])
 failures = logging.getLogger("fleetfoot.failures")
@@ -39,9 +39,11 @@ class AliveOut(BaseModel):
 
 
 class CheckOut(BaseModel):
-    """One thing that must work; `detail` is the reason where it does not."""
+    """One thing that should work; `detail` is the reason where it does not. Requests are answered without what is not
+    `needed`."""
 
     ok: bool
+    needed: bool
     detail: str
 
 
@@ -83,12 +85,12 @@ async def alive() -> Response:
 
 @router.get("/readyz", responses={200: {"model": ReadyOut}, 503: {"model": ReadyOut}})
 async def ready(request: Request) -> Response:
-    """Ready: models, index, broker and model server, each with its reason. 503 when one of them is not."""
+    """Ready: models, index, catalog, broker and model server, each with its reason. 503 when a needed one is not."""
     here = enter(request)
     names = list(here.stages.checks)
     results = await asyncio.gather(*(_checked(here.stages.checks[name]) for name in names))
     checks = dict(zip(names, results, strict=True))
-    working = all(check.ok for check in checks.values())
+    working = all(check.ok or not check.needed for check in checks.values())
     status: Literal["ready", "not_ready", "closing"] = "ready" if working else "not_ready"
     if here.behind.closing.is_set():
         status = "closing"
@@ -107,14 +109,17 @@ async def metrics(request: Request) -> Response:
     return Response(enter(request).behind.metrics.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 
-async def _checked(check: Callable[[], Awaitable[str]]) -> CheckOut:
+async def _checked(check: Check) -> CheckOut:
+    def not_ok(detail: str) -> CheckOut:
+        return CheckOut(ok=False, needed=check.needed, detail=detail)
+
     try:
         async with asyncio.timeout(PATIENCE):
-            return CheckOut(ok=True, detail=await check())
+            return CheckOut(ok=True, needed=check.needed, detail=await check.ask())
     except FleetfootError as error:
-        return CheckOut(ok=False, detail=str(error))
+        return not_ok(str(error))
     except TimeoutError:
-        return CheckOut(ok=False, detail=f"It did not answer within {PATIENCE:g} s.")
+        return not_ok(f"It did not answer within {PATIENCE:g} s.")
     except Exception as error:  # noqa: BLE001  a door: one broken check must not hide the others
         failures.exception("a readiness check failed in a way that nobody foresaw")
-        return CheckOut(ok=False, detail=f"It failed with {type(error).__name__}; the log tells more.")
+        return not_ok(f"It failed with {type(error).__name__}; the log tells more.")

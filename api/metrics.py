@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from math import inf
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily
+from prometheus_client.registry import Collector
 
 from api.visits import Visit
 from pipeline.errors import OutOfTime
+from pipeline.health import Figure, Tally
 
 SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, inf)
 TOKENS_A_SECOND = (1.0, 2.0, 5.0, 10.0, 20.0, 35.0, 50.0, 75.0, 100.0, 150.0, 250.0, 500.0, 1000.0, inf)
@@ -37,9 +40,13 @@ class Metrics:
         self._left = self._count("clients_left", "Clients that left before the end.")
         self._inside = Gauge("fleetfoot_requests_inside", "Requests being answered.", registry=self.registry)
 
-    def watch(self, name: str, text: str, read: Callable[[], float]) -> None:
-        """Shows a figure that something else keeps, read when Prometheus asks: cache hits, the length of a line."""
-        Gauge(f"fleetfoot_{name}", text, registry=self.registry).set_function(read)
+    def show(self, figure: Figure) -> None:
+        """Shows what something else keeps, read when Prometheus asks."""
+        Gauge(f"fleetfoot_{figure.name}", figure.text, registry=self.registry).set_function(figure.read)
+
+    def show_tally(self, tally: Tally) -> None:
+        """Shows as a counter what something else counts, read when Prometheus asks."""
+        self.registry.register(_Tallied(tally))
 
     def text(self) -> bytes:
         """The exposition format, version 0.0.4."""
@@ -88,3 +95,19 @@ class Metrics:
 
     def _count(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(f"fleetfoot_{name}", text, labels, registry=self.registry)
+
+
+class _Tallied(Collector):
+    """A tally in Prometheus's shape; its figures are made when they are asked for."""
+
+    def __init__(self, tally: Tally) -> None:
+        self._tally = tally
+
+    def describe(self) -> Iterator[CounterMetricFamily]:
+        yield CounterMetricFamily(f"fleetfoot_{self._tally.name}", self._tally.text, labels=[self._tally.label])
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        for family in self.describe():
+            for value, count in self._tally.read().items():
+                family.add_metric([value], count)
+            yield family

@@ -60,8 +60,10 @@ async def _run(settings: Settings) -> None:
     log_to_stderr(logging.getLevelNamesMapping()[settings.log_level])
     async with open_request_stages(request_options(settings)) as stages:
         metrics = Metrics()
-        for name, read in stages.figures.items():
-            metrics.watch(name, "Kept by the stages.", read)
+        for figure in stages.figures:
+            metrics.show(figure)
+        for tally in stages.tallies:
+            metrics.show_tally(tally)
         app = create_app(stages, settings.door(own_version()), metrics)
         await serve(app, settings.serving(), on_start=lambda url: log.info('{"listening": "%s"}', url))
         await asyncio.sleep(0)

@@ -16,6 +16,7 @@ from api.visits import Visit, visit_of
 from pipeline.answering import Answering
 from pipeline.clock import Stage
 from pipeline.errors import NotAllowed
+from pipeline.health import Check
 from pipeline.jobs import Collection, DocumentInfo, Job, JobItem
 from pipeline.lane import Lane
 from pipeline.passages import Scope, Upload
@@ -92,7 +93,7 @@ class Stages(Protocol):
     def profiles(self) -> Mapping[str, Profile]: ...
 
     @property
-    def checks(self) -> Mapping[str, Callable[[], Awaitable[str]]]: ...
+    def checks(self) -> Mapping[str, Check]: ...
 
     @property
     def facts(self) -> Mapping[str, str]: ...

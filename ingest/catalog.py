@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, and_, delete, insert, select, update
+from sqlalchemy import Connection, and_, delete, func, insert, select, update
 
 from ingest.accepting import check_collection, check_uploads, content_hash, document_id
 from ingest.database import Database, Record, packed
 from ingest.holdings import collection_of, document_of, documents_of, listed, name_of, under_way
-from ingest.progress import FINAL, job_items, jobs_of
+from ingest.progress import FINAL, UNFINISHED, job_items, jobs_of
 from ingest.schema import collections, documents, generations, items, jobs, uploads
 from pipeline.errors import NotFound
 from pipeline.jobs import Collection, DocumentInfo, ItemState, Job, JobItem
@@ -182,6 +182,12 @@ class Catalog:
         query = select(collections.c.tenant, collections.c.name).where(collections.c.generation.is_not(None))
         with self.database.reading() as connection:
             return tuple((row.tenant, row.name) for row in connection.execute(query))
+
+    def unfinished(self) -> int:
+        """Documents of all tenants that were accepted and are not done."""
+        query = select(func.count()).select_from(items).where(items.c.state.in_(UNFINISHED))
+        with self.database.reading() as connection:
+            return connection.scalars(query).one()
 
     def collection(self, tenant: str, name: str) -> Collection:
         """Raises NotFound."""

@@ -12,6 +12,7 @@ from ingest.schema import items
 from pipeline.jobs import ItemState, Job, JobItem, JobState
 
 FINAL = (ItemState.PUBLISHED, ItemState.UNCHANGED, ItemState.FAILED, ItemState.CANCELLED)
+UNFINISHED = tuple(state for state in ItemState if state not in FINAL)
 _FAILED_SHOWN = 100
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from types import TracebackType
@@ -16,6 +16,7 @@ from api.serving import ServingOptions, listen, server
 from pipeline.answering import Answering
 from pipeline.clock import Clock, Stage
 from pipeline.errors import NotFound
+from pipeline.health import Check
 from pipeline.jobs import Collection, DocumentInfo, ItemState, Job, JobItem, JobState
 from pipeline.lane import Lane, LaneOptions
 from pipeline.passages import (
@@ -291,7 +292,7 @@ class FakeStages:
     profiles: Mapping[str, Profile] = field(
         default_factory=lambda: {"default": Profile(deadline=5.0), "quick": Profile("quick", deadline=0.5)}
     )
-    checks: Mapping[str, Callable[[], Awaitable[str]]] = field(default_factory=lambda: {"index": works})
+    checks: Mapping[str, Check] = field(default_factory=lambda: {"index": Check(works)})
     facts: Mapping[str, str] = field(default_factory=lambda: {"embedder": "fake"})
 
     @property

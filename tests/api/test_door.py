@@ -15,6 +15,7 @@ from api.metrics import Metrics
 from api.settings import Settings, table
 from pipeline.clock import Stage
 from pipeline.errors import Misconfigured, Unavailable
+from pipeline.health import Check, Figure, Tally
 from pipeline.lane import Lane, LaneOptions
 from pipeline.passages import Degraded
 from tests.fakes_api import FakeRetriever, FakeStages, Running, events, works
@@ -121,12 +122,21 @@ async def test_a_catalog_that_is_away_is_waited_for_and_only_the_log_says_where_
 
 
 def test_metrics_show_what_others_keep() -> None:
+    counts = {"cached": 1.0, "computed": 2.0}
     metrics = Metrics()
-    metrics.watch("encoder_cache_hits", "Queries whose vector was known.", lambda: 41.0)
-    assert b"fleetfoot_encoder_cache_hits 41.0" in metrics.text()
+    metrics.show(Figure("encode_line", "Queries in line.", lambda: 41.0))
+    metrics.show_tally(Tally("query_vectors", "Query vectors.", "how", lambda: counts))
+    counts["cached"] = 3.0
+    shown = metrics.text().decode()
+    assert "# TYPE fleetfoot_encode_line gauge\nfleetfoot_encode_line 41.0\n" in shown
+    assert (
+        "# HELP fleetfoot_query_vectors_total Query vectors.\n# TYPE fleetfoot_query_vectors_total counter\n" in shown
+    )
+    assert 'fleetfoot_query_vectors_total{how="cached"} 3.0\n' in shown
+    assert 'fleetfoot_query_vectors_total{how="computed"} 2.0\n' in shown
 
 
-async def test_ready_names_each_reason_and_is_503_when_one_thing_is_not() -> None:
+async def test_ready_names_each_reason_and_is_503_when_a_thing_is_not_that_requests_need() -> None:
     async def broken() -> str:
         raise Misconfigured("FLEETFOOT_UPSTREAM_URL answers nobody. Start the model server.")
 
@@ -135,14 +145,22 @@ async def test_ready_names_each_reason_and_is_503_when_one_thing_is_not() -> Non
 
     async with Running() as service, service.client.get(f"{service.url}/readyz") as response:
         assert response.status == 200
-        assert await response.json() == {"status": "ready", "checks": {"index": {"ok": True, "detail": "ok"}}}
-    checks = {"index": works, "upstream": broken, "odd": odd}
+        assert await response.json() == {
+            "status": "ready",
+            "checks": {"index": {"ok": True, "needed": True, "detail": "ok"}},
+        }
+    checks = {"index": Check(works), "upstream": Check(broken), "odd": Check(odd)}
     async with Running(checks=checks) as service, service.client.get(f"{service.url}/readyz") as response:
         body = await response.json()
         assert response.status == 503
     assert body["checks"]["index"]["ok"]
     assert "Start the model server" in body["checks"]["upstream"]["detail"]
     assert "secret" not in body["checks"]["odd"]["detail"]
+    checks = {"index": Check(works), "broker": Check(broken, needed=False)}
+    async with Running(checks=checks) as service, service.client.get(f"{service.url}/readyz") as response:
+        body = await response.json()
+        assert response.status == 200
+    assert (body["status"], body["checks"]["broker"]["ok"]) == ("ready", False)
 
 
 async def test_a_body_over_its_limit_is_refused() -> None:
