@@ -106,10 +106,11 @@ async def documents(
     """The documents of a collection, by id."""
     here = enter(request, Scope.READ)
     found = await here.catalog(
-        lambda it: it.documents(here.tenant, collection, after=after, limit=limit),
+        lambda it: it.documents(here.tenant, collection, after=after, limit=limit + 1),  # one more tells of a next page
     )
-    following = found[-1].id if len(found) == limit else None
-    return _json(DocumentsOut(data=[_document(each) for each in found], next=following))
+    page = found[:limit]
+    following = page[-1].id if len(found) > limit else None
+    return _json(DocumentsOut(data=[_document(each) for each in page], next=following))
 
 
 @router.get(

@@ -103,9 +103,10 @@ async def items(
 ) -> Response:
     """The documents of a job, in the order in which they were sent."""
     here = enter(request, Scope.READ, Scope.INGEST)
-    found = await here.catalog(lambda it: it.items(here.tenant, job_id, after=after, limit=limit))
-    following = after + len(found) if len(found) == limit else None
-    return _json(ItemsOut(data=[_item(each) for each in found], next=following))
+    # One more than is shown tells whether there is a next page.
+    found = await here.catalog(lambda it: it.items(here.tenant, job_id, after=after, limit=limit + 1))
+    following = after + limit if len(found) > limit else None
+    return _json(ItemsOut(data=[_item(each) for each in found[:limit]], next=following))
 
 
 @router.post(
