@@ -91,10 +91,11 @@ class Callers:
         """Raises Unauthenticated, NotAllowed for a foreign web page on an open service, or QuotaUsedUp."""
         if self._known is None:
             _from_this_machine(headers)
-            return Caller()
+            visit.known = True
+            return visit.caller
         known = self._find(headers.get("authorization"))
+        visit.caller, visit.known = known.caller, True
         known.bucket.take(self._now())
-        visit.caller = known.caller
         return known.caller
 
     def _find(self, authorization: str | None) -> Known:

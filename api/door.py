@@ -152,7 +152,7 @@ def log_line(visit: Visit, route: str) -> Mapping[str, object]:
     line: dict[str, object] = {
         "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
         "request": visit.id,
-        "tenant": visit.caller.tenant,
+        "tenant": visit.caller.tenant if visit.known else "",
         "method": visit.method,
         "route": route,
         "path": visit.path,

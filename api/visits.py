@@ -25,9 +25,9 @@ def _nothing() -> None:
 class Visit:
     """One request, from its first byte on.
 
-    `started` is on the scale of `time.perf_counter`. `promised` is the deadline in seconds, `met` whether it was kept,
-    once that is known. A request that searches several queries has a clock for each.
-    `detail` is what of an error only the log tells. `hang_up` breaks the connection, for streams that cannot end well.
+    `started` is on the scale of `time.perf_counter`. `known` tells whether it was found out who calls. `promised` is the
+    deadline in seconds, `met` whether it was kept, once that is known. A request that searches several queries has a
+    clock for each. `detail` is what of an error only the log tells. `hang_up` breaks the connection, for streams that cannot end well.
     """
 
     id: str
@@ -35,6 +35,7 @@ class Visit:
     method: str = ""
     path: str = ""
     caller: Caller = field(default_factory=Caller)
+    known: bool = False
     clocks: list[Clock] = field(default_factory=list[Clock])
     degraded: list[Degraded] = field(default_factory=list[Degraded])
     query_hash: str = ""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import logging
 from pathlib import Path
 
 import pytest
@@ -74,6 +76,22 @@ async def test_without_a_known_key_nothing_is_read_and_health_is_open(
             assert (await response.json())["error"]["type"] == "authentication_error"
         async with service.client.get(f"{service.url}/healthz") as response:
             assert response.status == 200
+
+
+async def test_the_log_names_a_tenant_only_where_the_caller_is_known(
+    keys: DoorOptions, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, "fleetfoot.requests"):
+        async with Running(keys) as service:
+            for key, times in (("ff-nobody", 1), (WRITER, 1), (BUSY, 3)):
+                for _ in range(times):
+                    async with service.client.get(f"{service.url}/v1/models", headers=bearer(key)) as response:
+                        await response.read()
+        async with Running() as service, service.client.get(f"{service.url}/v1/models") as response:
+            await response.read()
+    lines = [json.loads(record.message) for record in caplog.records if record.name == "fleetfoot.requests"]
+    told = [(line["status"], line["tenant"]) for line in lines]
+    assert told == [(401, ""), (403, "acme"), (200, "busy"), (200, "busy"), (429, "busy"), (200, "default")]
 
 
 async def test_a_scope_that_is_missing_is_named(keys: DoorOptions) -> None:
