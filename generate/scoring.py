@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from math import log
 
 from generate.languages import PRONOUNS, stop_terms
-from generate.sentences import Statement, statements
+from generate.sentences import Statement
+from generate.sources import similarities, stated
 from generate.terms import affinity, terms, unspaced
-from pipeline.passages import Aside, Cited, Context, Leg, Passage
+from pipeline.passages import Aside, Cited, Context
 
 ABOVE = 0.5  # what a word counts that only the heading or the title holds
 BEFORE = 0.3  # what it counts when only the sentence before holds it
@@ -28,9 +29,7 @@ RANK = 0.03  # what each place further down the ranking takes away
 LIKENESS = (
     0.5  # what a passage's similarity adds to coverage: fitted on XQuAD (logistic), .62 in English, .33 elsewhere
 )
-MIDDLING = 0.5  # the similarity that is assumed where there is none
 ACROSS = 0.3  # what a pair of characters weighs that the context lacks: it may lie across two words, and be none
-TAIL = 60  # characters at the end of a passage by which it is found in the text that it was joined into
 LONG = 30  # terms; a sentence longer than this pays for its length
 HOW_MUCH = re.compile(
     r"\b(?:how (?:many|much|long|old|far|often|high|fast|heavy)|when|what (?:time|year|date|number)|wie ?viele?|"
@@ -123,7 +122,7 @@ class Scorer:
     def _read(self, source: Cited) -> list[_Sentence]:
         above: dict[str, Mapping[str, float]] = {}
         sentences: list[_Sentence] = []
-        for passage, statement in _stated(source):
+        for passage, statement in stated(source):
             heading = statement.heading or (passage.heading[-1] if passage.heading else passage.title)
             named = f"{passage.title} {heading}"
             if named not in above:
@@ -170,18 +169,21 @@ class Scorer:
         return found
 
     def _about(self, one: _Sentence, before: _Sentence | None, topic: Mapping[str, float]) -> float:
-        """The weight of the question's words that the sentence, its heading or the one before it holds."""
+        """The weight of the question's words that the sentence, its heading or the one before it holds.
+
+        Where it holds none that a follow-up says itself, it is about the topic and no answer, and counts nothing.
+        """
         share = ASKED if before is not None and before.asks else BEFORE
         earlier = before.held if before is not None else NOTHING
-        about = 0.0
+        own = leaned_on = 0.0
         for term, weight in self._weights.items():
             above, beside = one.above.get(term, 0), earlier.get(term, 0)
             if term in self._topic:
                 held = max(one.held.get(term, 0), NEAR * above, NEAR * beside, AROUND * topic.get(term, 0))
+                leaned_on += weight * held
             else:
-                held = max(one.held.get(term, 0), ABOVE * above, share * beside)
-            about += weight * held
-        return about
+                own += weight * max(one.held.get(term, 0), ABOVE * above, share * beside)
+        return own + leaned_on if own or len(self._topic) == len(self._asked) else 0.0
 
     def _together(self, one: _Sentence) -> float:
         return NEXT_TO * sum(
@@ -219,31 +221,6 @@ class _Sentence:
     def asks(self) -> bool:
         """Whether it is a question, as pages of questions and answers hold them."""
         return QUESTION.search(self.text) is not None
-
-
-def _stated(source: Cited) -> Iterator[tuple[Passage, Statement]]:
-    """The statements of a source, each with the passage that it stands in, by which it has its headings."""
-    start = 0
-    for passage in source.passages:
-        tail = passage.text[-TAIL:]
-        found = source.text.find(tail, start)
-        end = found + len(tail) if found >= 0 and passage is not source.passages[-1] else len(source.text)
-        for one in statements(source.text[start:end], passage.language):
-            yield passage, replace(one, start=one.start + start, end=one.end + start)
-        start = end
-
-
-def similarities(context: Context) -> list[float]:
-    """The dense leg's inner product of the question and the best passage of each source.
-
-    One that the leg passed over counts as the least of those that it found, all as middling where it did not run.
-    """
-    found = [
-        max((hit.score for hit in source.ranked.candidate.hits if hit.leg is Leg.DENSE), default=None)
-        for source in context.items
-    ]
-    least = min((one for one in found if one is not None), default=MIDDLING)
-    return [least if one is None else one for one in found]
 
 
 def _antecedent(one: _Sentence, before: _Sentence | None) -> int:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from generate.extractive import ExtractiveGenerator, ExtractiveOptions, extract
 from generate.languages import REFUSALS
-from generate.scoring import MIDDLING, similarities
+from generate.sources import MIDDLING, similarities
 from pipeline.passages import Aside, Context
 from tests.prompts import cited, context_of, prompt_of
 
@@ -104,8 +104,14 @@ def test_what_the_search_for_meaning_passed_over_counts_as_the_least_that_it_fou
 def test_a_follow_up_is_answered_beside_what_it_leans_on() -> None:
     text = "The contract runs from May to October. The wage is 1,620 crowns. Boots are paid for by the railway."
     aside = Aside("From when to when does the summer contract run?", 0.5)
-    assert "1,620" in str(extract("And how much does one earn?", context_like(0.5, text), asides=(aside,)))
-    assert not extract("And how much does one earn?", context_like(0.5, text)).quotes
+    answer = str(extract("And the wage?", context_of("The wage of a guard is 2,100 crowns.", text), asides=(aside,)))
+    assert answer.startswith("The wage is 1,620 crowns. [2]")
+
+
+@pytest.mark.parametrize(("question", "refused"), [("Is there a sauna?", True), ("And then?", False)])
+def test_what_a_follow_up_leans_on_is_no_answer_to_what_it_asks(question: str, *, refused: bool) -> None:
+    aside = Aside("Where do dogs ride?", 0.5)
+    assert (extract(question, context_like(0.5, DOGS), asides=(aside,)).quotes == ()) is refused
 
 
 def test_the_words_of_the_follow_up_itself_decide_which_sentence_it_is() -> None:
