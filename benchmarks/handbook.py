@@ -5,8 +5,9 @@
 The handbook is ingested into a new service (or the one that FOLDER holds already), and each question is streamed from
 /v1/chat/completions with the default profile; a follow-up comes after its earlier turns and the service's own answers
 to them. A second request for the same question ranks 50 passages with nothing left out, for nDCG@10 of the documents,
-each placed by its best passage. Nothing is drawn by chance: the figures repeat, unless a machine under load makes a
-stage late, which is counted.
+each placed by its best passage. Nothing is drawn by chance: the figures repeat on the same data folder, unless a
+machine under load makes a stage late, which is told. A new ingest gives documents new ids, by which equal fused scores
+are told apart; that moves an answer in a question or two.
 """
 
 from __future__ import annotations

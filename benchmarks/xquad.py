@@ -1,5 +1,7 @@
 """XQuAD as a test of answering and of declining: the same questions with their paragraph there, and with it taken away.
 
+    python -m benchmarks.xquad
+
 Paragraphs of one language are one collection, searched and packed by the service's own stages. A question with its
 paragraph can be answered; without it, when the article's other paragraphs stay, it is as hard to decline as a real
 one on which the documents say nothing. Every tenth question is asked. Vectors are kept under `.data/quality`.
@@ -14,10 +16,12 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 from benchmarks.quality import JudgedSet, retriever, vectors
 from context.packing import BudgetPacker
+from generate.extractive import extract
 from pipeline.clock import Budget, Clock
 from pipeline.passages import Caller, Candidate, Candidates, Context, Groups, Passage, Query, Ranked, Ranking, Sizes
 from pipeline.profile import Profile
@@ -108,3 +112,25 @@ def _rows(name: str) -> Iterator[dict[str, Any]]:
     with gzip.open(XQUAD / f"{name}.jsonl.gz", "rt", encoding="utf-8") as lines:
         for line in lines:
             yield json.loads(line)
+
+
+def main() -> None:
+    """A line a language: how often the answer is quoted, and what is declined without and with the paragraph."""
+    print(f"{'':4}{'asked':>6}{'in context':>12}{'quoted':>8}{'declined without':>18}{'with':>6}")
+    for language in LANGUAGES:
+        rows = asked(language)
+        extracts = [extract(row.question, row.context) for row in rows]
+        quoted = [_held(row, [quote.text for quote in found.quotes]) for row, found in zip(rows, extracts, strict=True)]
+        there = [_held(row, [item.text for item in row.context.items]) for row in rows]
+        rightly = [not extract(row.question, row.without).quotes for row in rows]
+        wrongly = [not found.quotes for found in extracts]
+        shares = f"{mean(there):12.2f}{mean(quoted):8.2f}{mean(rightly):18.2f}{mean(wrongly):6.2f}"
+        print(f"{language:4}{len(rows):6}{shares}")
+
+
+def _held(row: Asked, texts: list[str]) -> bool:
+    return any(answer in " ".join(texts) for answer in row.answers)
+
+
+if __name__ == "__main__":
+    main()

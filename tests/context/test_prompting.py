@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from context.labels import label
 from context.prompting import CitingPrompter, PromptTemplate
 from pipeline.errors import Misconfigured
-from pipeline.passages import Context, Prompt, Turn
+from pipeline.passages import Aside, Context, Prompt, Turn
 from tests.fakes_shelf import asked
 from tests.prompts import cited, context_of
 
@@ -66,8 +66,10 @@ def test_an_empty_context_says_that_there_are_no_sources() -> None:
 
 
 def test_what_travels_with_the_query_reaches_the_prompt() -> None:
-    query = asked("Where?", sampling={"temperature": 0}, request_id="r1")
+    asides = (Aside("What is a rack?", 0.5),)
+    query = asked("Where?", sampling={"temperature": 0}, request_id="r1", asides=asides)
     said = PROMPTER.prompt(query, context_of("x"))
+    assert said.asides == asides
     assert (said.sampling, said.request_id, said.priority) == ({"temperature": 0}, "r1", 0)
 
 
