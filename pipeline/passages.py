@@ -132,7 +132,7 @@ class Degraded:
     """Something was given up on purpose: where, why (a stable word), and how far it got.
 
     Reasons in use: out_of_time, overloaded, failed, no_terms, off, not_configured, budget,
-    earlier_generation.
+    earlier_generation, unpublished.
     """
 
     stage: Stage

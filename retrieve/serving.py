@@ -78,7 +78,10 @@ class Generations:
         found = [self._open.get((tenant, name)) for name in names]
         missing = [name for name, generation in zip(names, found, strict=True) if generation is None]
         open_ones = tuple(generation for generation in found if generation is not None)
-        degraded = tuple(told for generation in open_ones for told in self._told(tenant, generation))
+        degraded = (
+            *(Degraded(Stage.ADMIT, "unpublished", f"nothing of '{name}' is published yet") for name in missing),
+            *(told for generation in open_ones for told in self._told(tenant, generation)),
+        )
         return GenerationShelf(open_ones, tuple(missing), degraded)
 
     async def open_all(self, collections: Iterable[tuple[str, str]]) -> None:

@@ -158,6 +158,8 @@ async def test_a_first_generation_that_is_damaged_is_told_and_not_taken_for_noth
 ) -> None:
     served.current.refs["default", "laws"] = None
     assert (await shelf(served, "laws")).generation == "laws@0"
+    (told,) = (await shelf(served, "laws")).degraded
+    assert (told.reason, "laws" in told.detail) == ("unpublished", True)
     served.current.refs["default", "laws"] = harmed(published(tmp_path, NEW, collection="laws"))
     await served.generations.refresh()
     with pytest.raises(Damaged):
