@@ -1,7 +1,8 @@
 """Opens the stages from options and closes them in reverse: once for all doors, so evaluators measure what serves.
 
 `open_request_stages` is what a request passes through; `open_reading` and `open_encoding` are the two halves of ingest,
-each in a process of its own. Openers import what they open, so that a process loads only the native code it uses.
+each in a process of its own. Openers import what they open, so that a process loads only the native code it uses. (The
+file is longer than a module should be: what is wired together stands together.)
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 What a door needs stands here; what workers need of the same database is in `backlog.py`, `versions.py` and
 `generations.py`. Every method computes without waiting for anybody but the database; async callers use a lane.
+(The file is longer than a module should be: it is one class, and a door reads it whole.)
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@
     Query -> Candidates -> Ranking -> Context -> Prompt -> tokens           (a request)
 
 Plain frozen values. Two meanings are two types even where their fields agree, so that a type checker refuses to pack
-what was never ranked. Durations are float seconds; milliseconds exist only on the wire.
+what was never ranked. Durations are float seconds; milliseconds exist only on the wire. (The file is longer than a
+module should be, so that all of the words are read in one place.)
 """
 
 from __future__ import annotations
