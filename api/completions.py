@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import PydanticSerializationError, to_json
 
 from api.timings import DegradedOut, TimingsOut
-from api.wire import PassageOut, QueryOut
+from api.wire import Dropped, PassageOut, QueryOut
 from pipeline.passages import Token, Usage
 
 
@@ -40,6 +40,7 @@ class ExtensionOut(BaseModel):
     generation: str
     profile: str
     passages: list[PassageOut] = Field(description="What the answer may rest on.")
+    dropped: Dropped
     citations: list[CitationOut] = Field(description="What it does rest on, by its own marks, in their order.")
     unknown_citations: list[int] = Field(default=[], description="Numbers it cites that no passage has.")
     timings: TimingsOut

@@ -15,10 +15,12 @@ from api.service import Inside, enter
 from api.timings import DegradedOut, TimingsOut, degraded_out, timings_out
 from api.wire import (
     AskedOfStages,
+    Dropped,
     ErrorOut,
     PassageOut,
     QueryOut,
     check_text,
+    dropped_out,
     named_profile,
     overridden,
     passages_out,
@@ -68,6 +70,7 @@ class ResultOut(BaseModel):
 
     query: QueryOut
     passages: list[PassageOut]
+    dropped: Dropped
     tokens: int
     generation: str = Field(description="What was searched: collection@number, joined by +.")
     timings: TimingsOut
@@ -127,6 +130,7 @@ async def _find(query: Query, here: Inside, deadline: float) -> ResultOut:
     return ResultOut(
         query=query_out(query.text, query.asides),
         passages=passages_out(found),
+        dropped=dropped_out(found),
         tokens=context.tokens,
         generation=context.generation,
         timings=timings_out(visit, clock),

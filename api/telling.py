@@ -16,7 +16,7 @@ from api.events import ClientStalled, EventSender
 from api.relaying import relay
 from api.service import Inside
 from api.timings import degraded_out, timings_out
-from api.wire import passages_out, query_out
+from api.wire import dropped_out, passages_out, query_out
 from context.citations import citations
 from pipeline.answering import Answer, Found
 from pipeline.clock import Budget
@@ -141,6 +141,7 @@ class Telling:
             generation=found.context.generation,
             profile=self.asked.profile,
             passages=passages,
+            dropped=dropped_out(found),
             citations=[CitationOut.model_validate(by_number[number], from_attributes=True) for number in read.numbers],
             unknown_citations=sorted({mark.number for mark in read.unknown}),
             timings=timings_out(self.visit, self.clock),

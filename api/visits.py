@@ -25,9 +25,10 @@ def _nothing() -> None:
 class Visit:
     """One request, from its first byte on.
 
-    `started` is on the scale of `time.perf_counter`. `known` tells whether it was found out who calls. `promised` is the
-    deadline in seconds, `met` whether it was kept, once that is known. A request that searches several queries has a
-    clock for each. `detail` is what of an error only the log tells. `hang_up` breaks the connection, for streams that cannot end well.
+    `started` is on the scale of `time.perf_counter`. `known` tells whether it was found out who calls. `promised` is
+    the deadline in seconds, `met` whether it was kept, once that is known. A request that searches several queries has
+    a clock for each. `detail` is what of an error only the log tells. `hang_up` breaks the connection, for streams
+    that cannot end well.
     """
 
     id: str

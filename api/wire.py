@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any
@@ -72,6 +73,15 @@ class PassageOut(BaseModel):
     tokens: int
     legs: dict[Leg, HitOut]
     joined: list[str] = []
+
+
+Dropped = Annotated[
+    dict[str, int],
+    Field(
+        description="How many ranked passages are not among these, by reason: duplicate, budget, top_k.",
+        examples=[{"budget": 2, "duplicate": 1, "top_k": 40}],
+    ),
+]
 
 
 class AsideOut(BaseModel):
@@ -186,6 +196,11 @@ def named_profile(profiles: Mapping[str, Profile], name: str) -> Profile:
 def passages_out(found: Found) -> list[PassageOut]:
     """The packed passages, best first."""
     return [_passage(cited, _cited_passage(cited, found)) for cited in found.context.items]
+
+
+def dropped_out(found: Found) -> dict[str, int]:
+    """How many ranked passages were not returned, by reason."""
+    return dict(sorted(Counter(each.reason for each in found.context.dropped).items()))
 
 
 def query_out(text: str, asides: Sequence[Aside]) -> QueryOut:

@@ -25,6 +25,7 @@ from pipeline.passages import (
     Cited,
     Context,
     Degraded,
+    Dropped,
     Groups,
     Hit,
     Leg,
@@ -135,7 +136,8 @@ class PlainStages:
             for number, (ranked, passage) in enumerate(zip(kept, passages, strict=True), start=1)
         )
         tokens = sum(each.tokens for each in items)
-        return Context(items, tokens, generation=candidates.shelf.generation, degraded=candidates.degraded)
+        dropped = tuple(Dropped(each.candidate.key, "top_k") for each in ranking.items[len(kept) :])
+        return Context(items, tokens, dropped, candidates.shelf.generation, candidates.degraded)
 
     def prompt(self, query: Query, context: Context) -> Prompt:
         messages = (Turn("system", "\n".join(each.text for each in context.items)), *query.conversation)

@@ -16,6 +16,7 @@ EXTENSION = ExtensionOut(
     generation="c@1",
     profile="default",
     passages=[],
+    dropped={},
     citations=[],
     timings=TimingsOut(total_ms=1.0, laps=[]),
     degraded=[],

@@ -21,6 +21,7 @@ async def test_passages_come_with_their_ranks_on_both_legs_and_where_the_time_we
     assert first["legs"] == {"lexical": {"rank": 1, "score": 9.0}, "dense": {"rank": 3, "score": 0.5}}
     assert (first["number"], first["page"], first["heading"]) == (1, 3, ["Time", "Leave"])
     assert first["rerank_score"] is None
+    assert result["dropped"] == {"top_k": 1}
     assert result["tokens"] == 12
     assert result["generation"] == "handbook@7"
     assert result["query"] == {"text": "How many days of leave?", "asides": []}

@@ -21,6 +21,7 @@ from api.door import log_line
 from api.errors import STATUS
 from api.jobs import JobOut
 from api.metrics import Metrics
+from api.retrieval import ResultOut
 from api.settings import table as api_table
 from api.timings import LapOut, TimingsOut
 from api.visits import Visit
@@ -170,7 +171,7 @@ def test_every_reason_for_giving_up_is_documented() -> None:
 
 
 def test_every_field_of_an_answer_is_documented() -> None:
-    for model in (ExtensionOut, JobOut, LapOut, TimingsOut, PassageOut):
+    for model in (ExtensionOut, ResultOut, JobOut, LapOut, TimingsOut, PassageOut):
         for field in model.model_fields:
             assert re.search(rf"[`\"]{field}[`\"]", HTTP), (model, field)
 

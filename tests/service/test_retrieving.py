@@ -45,6 +45,19 @@ async def test_a_passage_tells_where_each_leg_placed_it_and_the_order_is_the_fus
     assert [passage["number"] for passage in passages] == list(range(1, len(passages) + 1))
 
 
+async def test_a_result_tells_why_it_has_fewer_passages_than_were_asked_for(client: aiohttp.ClientSession) -> None:
+    apart = {"join_neighbours": False}
+    all_of_them = await retrieved(client, TWINS[0][0], top_k=50, token_budget=20_000, pack=apart)
+    few = await retrieved(client, TWINS[0][0], top_k=2, token_budget=20_000, pack=apart)
+    narrow = await retrieved(client, TWINS[0][0], top_k=50, token_budget=400, pack=apart)
+    ranked = {len(each["passages"]) + sum(each["dropped"].values()) for each in (all_of_them, few, narrow)}
+    assert len(ranked) == 1, "the same were ranked, and each is returned or counted"
+    assert all_of_them["dropped"]["duplicate"] >= 1
+    assert "budget" not in all_of_them["dropped"]
+    assert few["dropped"]["top_k"] >= 1
+    assert narrow["dropped"]["budget"] >= 1
+
+
 @pytest.mark.parametrize("legs", [["lexical"], ["dense"], ["lexical", "dense"]])
 @pytest.mark.parametrize("fusion", ["rrf", "min_max"])
 async def test_scores_strictly_decrease_however_they_came_about(
