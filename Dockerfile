@@ -24,8 +24,8 @@ RUN python3 -m venv tool \
     && sed -n '/^setuptools==/,/[^\\]$/p' locks/dev.txt > locks/build.txt \
     && tool/bin/pip install --no-cache-dir --no-deps --require-hashes -r locks/build.txt
 COPY . /build/source
-RUN tool/bin/pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir wheels source \
-    && /opt/fleetfoot/bin/pip install --no-cache-dir --no-deps wheels/fleetfoot-*.whl
+RUN tool/bin/pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir wheels ./source \
+    && /opt/fleetfoot/bin/pip install --no-cache-dir --no-deps ./wheels/fleetfoot-*.whl
 
 FROM python
 COPY --from=build /opt/fleetfoot /opt/fleetfoot

