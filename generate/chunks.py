@@ -14,6 +14,7 @@ from pipeline.errors import UpstreamFailed
 from pipeline.passages import Token, Usage
 
 NOTHING: Mapping[str, Any] = {}
+BLAMES_THE_REQUEST = frozenset({400, 404, 413, 422})
 
 
 def tokens_of(chunk: Mapping[str, Any], *, error: bool = False) -> Iterator[Token]:
@@ -57,13 +58,14 @@ def usage_of(usage: object) -> Usage | None:
 
 
 def failure_in_stream(chunk: Mapping[str, Any]) -> UpstreamFailed:
-    """An error event as the error that it is; both `{"error": {...}}` and the error object by itself are in use."""
+    """An error event as the error that it is; both `{"error": {...}}` and the error object by itself are in use.
+
+    The server's own words are repeated where it blames the request; else they are for the operator.
+    """
     said = chunk.get("error", chunk)
     error = cast("dict[str, Any]", said) if isinstance(said, dict) else {"message": str(said)}
     code = error.get("code")
+    status = code if isinstance(code, int) else None
     message = str(error.get("message") or "no reason given")
-    return UpstreamFailed(
-        f"The model server broke off its answer: {message}",
-        status=code if isinstance(code, int) else None,
-        detail=message,
-    )
+    told = f": {message}" if status in BLAMES_THE_REQUEST else "."
+    return UpstreamFailed(f"The model server broke off its answer{told}", status=status, detail=message)

@@ -47,7 +47,7 @@ class AnswerReader:
             ) from None
         except (ClientError, OSError) as error:
             raise UpstreamFailed(
-                f"The connection to the model server broke in the middle of its answer: {_reason(error)}.",
+                "The connection to the model server broke in the middle of its answer.",
                 detail=_reason(error),
             ) from error
         if tokens:
@@ -106,7 +106,7 @@ def _tokens(event: Event) -> list[Token]:
         reason = str(error)
     beginning = event.data[:200].decode("utf-8", "replace")
     raise UpstreamFailed(
-        f"The model server sent an event that is no chat completion chunk: {beginning!r}", detail=reason
+        "The model server sent an event that is no chat completion chunk.", detail=f"{reason}: {beginning!r}"
     )
 
 

@@ -15,9 +15,11 @@ def refusal(status: int, body: bytes, retry_after: str | None, *, model: str, ba
     """The error for a response that is no stream; `retry_after` is its header of that name.
 
     What the caller can mend (a prompt too long, a parameter that the server does not take) is InvalidInput and
-    repeats the server's own words; a full server is Overloaded; the rest is UpstreamFailed and names the place.
+    repeats the server's own words; a full server is Overloaded; the rest is UpstreamFailed. Where the server is, and
+    what it said of itself, is for the operator: it stands in the error's `detail`.
     """
     said, param = what_was_said(body)
+    detail = f"{base_url} answered {status}: {said}"
     if status in (BAD_REQUEST, TOO_LARGE, UNPROCESSABLE):
         return InvalidInput(
             f"The model server does not take this request: {said} "
@@ -26,24 +28,26 @@ def refusal(status: int, body: bytes, retry_after: str | None, *, model: str, ba
         )
     if status in (TOO_MANY, UNAVAILABLE):
         return Overloaded(
-            f"The model server at {base_url} is full or still loading ({status}): {said}",
+            f"The model server is full or still loading ({status}). Try again later.",
             retry_after=seconds(retry_after),
+            detail=detail,
         )
     if status == MISSING:
         return UpstreamFailed(
-            f"The model server at {base_url} has no model '{model}': {said} "
-            f"Ask {base_url}/models for the names it serves, and set the model to one of them.",
+            f"The model server has no model '{model}'. Set the model to one that its /models lists.",
             status=status,
-            detail=said,
+            detail=detail,
         )
     if status in (UNAUTHORIZED, FORBIDDEN):
         return UpstreamFailed(
-            f"The model server at {base_url} refused the API key ({status}): {said} Set the key that it expects.",
+            f"The model server refused the API key of this service ({status}). Set the key that it expects.",
             status=status,
-            detail=said,
+            detail=detail,
         )
     return UpstreamFailed(
-        f"The model server at {base_url} answered {status} instead of a stream: {said}", status=status, detail=said
+        f"The model server answered {status} instead of a stream. Try again; its own log, or this service's, says why.",
+        status=status,
+        detail=detail,
     )
 
 
@@ -72,17 +76,17 @@ def what_was_said(body: bytes) -> tuple[str, str | None]:
     return _sentence(str(parsed)), None
 
 
-def unserved(models: bytes, *, model: str, base_url: str) -> str | None:
+def unserved(models: bytes, *, model: str) -> str | None:
     """Why `model` cannot be had, from the body of `/v1/models`; None when it is listed there."""
     try:
         listed: Any = json.loads(models)
         known = [str(served["id"]) for served in listed["data"]]
     except (ValueError, TypeError, KeyError):
-        return f"{base_url}/models does not answer as OpenAI's does; is this the model server's address?"
+        return "The model server's /models does not answer as OpenAI's does; is its address right?"
     if model in known:
         return None
     return (
-        f"The model server at {base_url} does not serve '{model}'; it serves: {', '.join(known[:10]) or 'nothing'}. "
+        f"The model server does not serve '{model}'; it serves: {', '.join(known[:10]) or 'nothing'}. "
         "Set the model to one of these."
     )
 

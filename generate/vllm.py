@@ -98,7 +98,7 @@ class VllmGenerator:
         return self._running
 
     async def check(self) -> str | None:
-        """Why the server could not answer now, as a sentence with the remedy; None when it is ready."""
+        """Why the server could not answer now, as a sentence with the remedy and no address; None when it is ready."""
         options = self.options
         try:
             async with asyncio.timeout(options.check_timeout), self._session.get(f"{options.api}/models") as response:
@@ -109,14 +109,14 @@ class VllmGenerator:
                     asyncio.timeout(options.check_timeout),
                     self._session.get(options.api.removesuffix("/v1") + "/health") as response,
                 ):
-                    return None if response.status == OK else f"{options.base_url} answers {response.status}."
+                    return None if response.status == OK else f"Its /health answers {response.status}."
         except TimeoutError:
-            return f"The model server at {options.base_url} did not answer within {options.check_timeout:g} s."
+            return f"The model server did not answer within {options.check_timeout:g} s."
         except (ClientError, OSError) as error:
             return str(self._unreachable(error))
         if status != OK:
             return str(refusal(status, body, None, model=options.model, base_url=options.api))
-        return unserved(body, model=options.model, base_url=options.api)
+        return unserved(body, model=options.model)
 
     async def generate(self, prompt: Prompt) -> AsyncGenerator[Token, None]:
         """Streams the answer; closing the generator closes the connection.
@@ -139,8 +139,8 @@ class VllmGenerator:
         options = self.options
         if self._running >= options.connections + options.line:
             raise Overloaded(
-                f"{options.connections} answers are being streamed from {options.base_url} and {options.line} wait "
-                "in line. Try again later, or raise connections if the model server has room.",
+                f"{options.connections} answers are being streamed from the model server and {options.line} wait in "
+                "line. Try again later, or raise connections if the model server has room.",
                 retry_after=max(self._typical / options.connections, 0.001),
             )
         self._running += 1
@@ -222,9 +222,8 @@ class VllmGenerator:
     def _unreachable(self, error: BaseException) -> UpstreamFailed:
         reason = str(error) or type(error).__name__
         return UpstreamFailed(
-            f"The model server at {self.options.api} cannot be reached: {reason}. "
-            "Start it, or correct the address it is looked for at.",
-            detail=reason,
+            "The model server cannot be reached. Start it, or correct the address it is looked for at.",
+            detail=f"{self.options.api}: {reason}",
         )
 
 

@@ -109,9 +109,9 @@ class Overloaded(FleetfootError):
 
     code = "overloaded"
 
-    def __init__(self, message: str, *, retry_after: float | None) -> None:
+    def __init__(self, message: str, *, retry_after: float | None, detail: str = "") -> None:
         super().__init__(message)
-        self.retry_after = retry_after
+        self.retry_after, self.detail = retry_after, detail
 
 
 class QuotaUsedUp(Overloaded):

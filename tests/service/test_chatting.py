@@ -212,12 +212,16 @@ async def test_every_response_has_its_id_and_its_server_timing(
 
 
 async def test_a_model_server_that_fails_is_told_before_and_within_a_stream(
-    upstream: FakeUpstream, wired_client: aiohttp.ClientSession
+    upstream: FakeUpstream, wired: Api, wired_client: aiohttp.ClientSession
 ) -> None:
     asked = {"model": "handbook", "messages": [QUESTION], "stream": True}
     upstream.behave(failure=Failure.BROKEN)
-    refused = await answered(wired_client, "POST", "/v1/chat/completions", 502, json=asked)
+    named = {"X-Request-Id": "broken"}
+    refused = await answered(wired_client, "POST", "/v1/chat/completions", 502, json=asked, headers=named)
     assert refused["error"]["code"] == "upstream_failed"
+    assert upstream.url not in refused["error"]["message"]
+    (line,) = wired.requests("broken")
+    assert upstream.url in line["detail"]
     upstream.behave(failure=Failure.DIES, fail_after=3)
     async with wired_client.post("/v1/chat/completions", json=asked) as response:
         told = [event async for event in events(response)]
