@@ -99,7 +99,8 @@ class Api(Running):
         return aiohttp.ClientSession(self.url, headers=headers, timeout=timeout, read_bufsize=2**20)
 
     def requests(self, request_id: str) -> list[dict[str, Any]]:
-        """What the log tells of the request with this id."""
+        """What the log tells of the request with this id; waits for it, since it is written after the answer left."""
+        self.said(f'"request": "{request_id}"')
         lines = (json.loads(line) for line in self.log.splitlines() if line.startswith('{"time"'))
         return [line for line in lines if line["request"] == request_id]
 
