@@ -63,6 +63,8 @@ def open_session(weights: Path, device: Device, threads: int) -> Session:
             f"The device '{device}' needs onnxruntime's {provider}, and this build has {', '.join(available)}. "
             "Install fleetfoot's 'gpu' extra instead of 'cpu', or choose the device cpu."
         )
+    if device is Device.CUDA:
+        runtime.preload_dlls()  # CUDA and cuDNN from the wheels of the gpu extra, where the system has none
     try:
         session = cast("Session", runtime.InferenceSession(str(weights), options, providers=[provider]))
     except Exception as error:
