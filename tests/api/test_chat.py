@@ -302,12 +302,12 @@ async def test_finding_leaves_the_model_its_share_of_the_deadline() -> None:
     """A search that would take for ever is cut at half of a chat's deadline, not at its end."""
     retriever = FakeRetriever()
     retriever.gate = Gate(opened=False)
-    async with Running(retriever=retriever) as service, await service.chat(deadline_ms=200) as response:
+    async with Running(retriever=retriever) as service, await service.chat(deadline_ms=2000) as response:
         body = await response.json()
     assert response.status == 504
     assert "'dense'" in body["error"]["message"]
     granted = float(body["error"]["message"].split(" ms")[0].split()[-1])
-    assert granted <= 100
+    assert granted <= 1000
 
 
 @pytest.mark.parametrize(
