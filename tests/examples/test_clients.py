@@ -24,7 +24,7 @@ ANSWER = {
     "id": "req-1",
     "results": [{
         "query": {"text": "marmot", "asides": []}, "passages": [PASSAGE], "tokens": 9, "generation": "handbook@1",
-        "timings": {"total_ms": 4.2, "laps": []}, "degraded": [],
+        "timings": {"total_ms": 4.2, "laps": []}, "dropped": {}, "degraded": [],
     }],
 }  # fmt: skip
 REFUSAL = "There is no collection 'handbok'. Known: handbook."
