@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
 from fleetfoot.setting_up import keys, models
 from fleetfoot.telling import HERE, AsJson, Collection, Deadline, Key, TopK, Url, print_json, run, told
+
+if TYPE_CHECKING:
+    from fleetfoot.ingesting import Ingested
 
 FAILED_DOCUMENTS = 3  # exit status of `ingest` and `refresh` when some documents failed
 
@@ -71,21 +74,14 @@ def ingest(
     """Send documents. Exits 3 when some of them failed."""
     from fleetfoot.client import connect
     from fleetfoot.ingesting import ingest as send
-    from fleetfoot.ingesting import show
 
     console = Console(stderr=as_json, quiet=as_json)
 
-    async def go() -> None:
+    async def go() -> Ingested:
         async with connect(url, key) as client:
-            ingested = await send(client, collection, paths, console, wait=wait)
-        if as_json:
-            print_json(ingested.json())
-        else:
-            show(ingested, console)
-        if ingested.failed:
-            raise typer.Exit(FAILED_DOCUMENTS)
+            return await send(client, collection, paths, console, wait=wait)
 
-    run(go())
+    _tell(run(go()), console, as_json=as_json)
 
 
 @app.command()
@@ -100,21 +96,14 @@ def refresh(
     """Make a collection anew from what is kept of it: after a change of chunker or embedder, or damage."""
     from fleetfoot.client import connect
     from fleetfoot.ingesting import refresh as renew
-    from fleetfoot.ingesting import show
 
     console = Console(stderr=as_json, quiet=as_json)
 
-    async def go() -> None:
+    async def go() -> Ingested:
         async with connect(url, key) as client:
-            renewed = await renew(client, collection, console, wait=wait)
-        if as_json:
-            print_json(renewed.json())
-        else:
-            show(renewed, console)
-        if renewed.failed:
-            raise typer.Exit(FAILED_DOCUMENTS)
+            return await renew(client, collection, console, wait=wait)
 
-    run(go())
+    _tell(run(go()), console, as_json=as_json)
 
 
 @app.command()
@@ -200,3 +189,15 @@ def ask(
             show_answered(asked, console)
 
     run(go())
+
+
+def _tell(ingested: Ingested, console: Console, *, as_json: bool) -> None:
+    """What became of the documents; exits 3 when some of them failed."""
+    from fleetfoot.ingesting import show
+
+    if as_json:
+        print_json(ingested.json())
+    else:
+        show(ingested, console)
+    if ingested.failed:
+        raise typer.Exit(FAILED_DOCUMENTS)

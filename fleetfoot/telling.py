@@ -50,9 +50,9 @@ def told(command: Callable[P, T]) -> Callable[P, T]:
     return tell
 
 
-def run(work: Coroutine[Any, Any, None]) -> None:
-    """Runs what a subcommand waits for; Ctrl-C cancels it."""
-    asyncio.run(work)
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Runs what a subcommand waits for and returns its result; Ctrl-C cancels it."""
+    return asyncio.run(work)
 
 
 def print_json(value: object) -> None:

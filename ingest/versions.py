@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import and_, delete, func, insert, literal, select
+from sqlalchemy import and_, delete, insert, select
 
 from ingest.backlog import Backlog, Claim
 from ingest.catalog import Catalog
@@ -174,12 +174,6 @@ class Versions:
                 query = select(versions.c.chunker).where(versions.c.id.in_(some)).distinct()
                 found.update(connection.scalars(query))
         return tuple(sorted(found))
-
-    def vectors_kept(self, embedder: str) -> int:
-        """How many vectors of one embedder are kept."""
-        with self._catalog.database.reading() as connection:
-            query = select(func.count(literal(1))).where(vectors.c.embedder == embedder)
-            return connection.scalars(query).one()
 
 
 def _slices(version_ids: Sequence[int]) -> Iterator[Sequence[int]]:

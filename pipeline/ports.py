@@ -148,15 +148,6 @@ class PassageEncoder(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Fingerprints:
-    """What made a generation; a mismatch refuses to serve, naming both."""
-
-    embedder: str
-    chunker: str
-    tokenizer: str
-
-
-@dataclass(frozen=True, slots=True)
 class GenerationRef:
     """A published generation: `digest` is the sha256 of its manifest, in hex; `folder` is absolute."""
 
