@@ -17,8 +17,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from pipeline.batching import BatchingLane, BatchingOptions, Place
 from pipeline.clock import Lap
-from retrieve.batching import BatchingLane, BatchingOptions, Place
 
 Vector = NDArray[np.float32]
 Ticket = Place[str, Vector]
