@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ingest.nudging import JobNotices, RedisNudge
     from retrieve.generation import Generation
     from retrieve.model_folder import ModelFolder
-    from retrieve.query_encoder import QueryEncoder
+    from retrieve.query_encoder import QueryEncoder, TextEncoder
     from retrieve.serving import Generations
 
 log = logging.getLogger("fleetfoot.assembly")
@@ -159,10 +159,14 @@ class Encoding:
 
 
 @asynccontextmanager
-async def open_request_stages(options: RequestOptions) -> AsyncGenerator[Stages]:
-    """Opens, warms up, and keeps generations fresh until the block ends.
+async def open_request_stages(
+    options: RequestOptions, *, around_encoder: Callable[[TextEncoder], TextEncoder] | None = None
+) -> AsyncGenerator[Stages]:
+    """Opens, warms up, and keeps generations fresh until the block ends. Raises Misconfigured for a model or a device
+    that is not there.
 
-    Raises Misconfigured for a model or a device that is not there.
+    `around_encoder` is given the query encoder's model and returns what stands in its place, as a benchmark that slows
+    it on purpose; the fingerprint must stay.
     """
     from context.duplicates import DuplicateGrouper
     from context.packing import BudgetPacker
@@ -187,7 +191,11 @@ async def open_request_stages(options: RequestOptions) -> AsyncGenerator[Stages]
         model = embedder(options.storage, options.embedder)
         encoder = OnnxEncoder.open(model, EncoderOptions(Device(options.device)))
         queries = opened.enter_context(
-            QueryEncoder(encoder, QueryEncoderOptions(options.cached_queries, options.line), permits=permits)
+            QueryEncoder(
+                around_encoder(encoder) if around_encoder else encoder,
+                QueryEncoderOptions(options.cached_queries, options.line),
+                permits=permits,
+            )
         )
         kernel()
         catalog_lane = lane("catalog", 2, native=False)
