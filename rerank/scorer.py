@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import onnxruntime  # type: ignore[import-untyped]  # it ships no types
 
+from pipeline.clock import Lap
 from pipeline.errors import FleetfootError
 from rerank.cost import CostModel
 from rerank.pairs import Pair, PairTemplate
@@ -37,6 +38,22 @@ class PairScorer(Protocol):
 
     def score(self, pairs: Sequence[Pair], stopper: Stopper) -> list[float] | None:
         """One logit per pair, None when it was stopped. Raises ScoringFailed."""
+        ...
+
+
+class KnownScores(Protocol):
+    """Scores that this very model gave this very query before; what is known costs the budget nothing.
+
+    A passage is named by its content hash (`Passage.content_hash`), so that scores survive a publish. Which model and
+    how many tokens of a pair it reads belong to the key too: whoever opens the cache knows them.
+    """
+
+    async def look_up(self, query: str, hashes: Sequence[str], lap: Lap) -> Mapping[int, float]:
+        """Index into `hashes` to score, for those that are known; within the lap, and it never raises."""
+        ...
+
+    def keep(self, query: str, scores: Mapping[str, float]) -> None:
+        """Takes in content hash to score; computes, never waits, never raises. Called on the event loop's thread."""
         ...
 
 
