@@ -17,6 +17,7 @@ from enum import StrEnum
 from math import inf
 from types import TracebackType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from aiohttp import web
 
@@ -86,18 +87,23 @@ class Received:
 
 
 class FakeUpstream:
-    """`script` may be replaced between requests; `received` is every chat completion so far, in order of arrival."""
+    """`script` may be replaced between requests; `received` is every chat completion so far, in order of arrival.
 
-    def __init__(self, script: Script | None = None, *, port: int = 0) -> None:
+    With `keeps` False nothing is kept of a request that is over, so that thousands of them cost no memory.
+    """
+
+    def __init__(self, script: Script | None = None, *, port: int = 0, keeps: bool = True) -> None:
         self.script = script or Script()
         self.port = port
+        self.keeps = keeps
         self.received: list[Received] = []
         self.running = 0
         self.waiting = 0
         self.queried = 0
         self.hits = 0
         self._cache: set[int] = set()
-        self._transports: list[asyncio.Transport | None] = []
+        self._numbers: WeakKeyDictionary[asyncio.Transport, int] = WeakKeyDictionary()
+        self._connections = 0
         self._arrived = asyncio.Condition()
         self._runner: web.AppRunner | None = None
 
@@ -133,7 +139,7 @@ class FakeUpstream:
     @property
     def connections(self) -> int:
         """How many different sockets requests have come in on so far."""
-        return len(self._transports)
+        return self._connections
 
     def behave(self, **changes: Any) -> None:
         """Changes the script for the requests that come after."""
@@ -146,11 +152,13 @@ class FakeUpstream:
         return self.received[number]
 
     def _number(self, request: web.Request) -> int:
-        for number, transport in enumerate(self._transports):
-            if transport is request.transport:
-                return number
-        self._transports.append(request.transport)
-        return len(self._transports) - 1
+        transport = request.transport
+        if transport is not None and transport in self._numbers:
+            return self._numbers[transport]
+        if transport is not None:
+            self._numbers[transport] = self._connections
+        self._connections += 1
+        return self._connections - 1
 
     async def _health(self, request: web.Request) -> web.Response:
         self._number(request)
@@ -173,9 +181,10 @@ class FakeUpstream:
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         payload = await request.json()
         received = Received(payload, request.headers.copy(), self._number(request))
-        async with self._arrived:
-            self.received.append(received)
-            self._arrived.notify_all()
+        if self.keeps:
+            async with self._arrived:
+                self.received.append(received)
+                self._arrived.notify_all()
         self.running += 1
         try:
             return await self._answer(request, received, self.script)
@@ -215,9 +224,12 @@ class FakeUpstream:
         return response
 
     def _prefix(self, prompt: list[str]) -> int:
-        blocks = [hash(tuple(prompt[:end])) for end in range(BLOCK, len(prompt) + 1, BLOCK)]
+        blocks: list[int] = []
+        for end in range(BLOCK, len(prompt) + 1, BLOCK):
+            blocks.append(hash((blocks[-1] if blocks else 0, *prompt[end - BLOCK : end])))
         known = sum(1 for _ in itertools.takewhile(self._cache.__contains__, blocks))
-        self._cache.update(blocks)
+        if self.keeps:
+            self._cache.update(blocks)
         self.queried += len(prompt)
         self.hits += known * BLOCK
         return known * BLOCK
@@ -381,7 +393,7 @@ async def serve(arguments: argparse.Namespace) -> None:
         between=arguments.between_ms / 1000,
         max_model_len=arguments.max_model_len,
     )
-    async with FakeUpstream(script, port=arguments.port) as upstream:
+    async with FakeUpstream(script, port=arguments.port, keeps=not arguments.forgets) as upstream:
         print(f"serving '{script.model}' at {upstream.url}", flush=True)  # noqa: T201  the command's own output
         await asyncio.Event().wait()
 
@@ -397,6 +409,7 @@ def main() -> None:
     parser.add_argument("--per-uncached-token-ms", type=float, default=0.0)
     parser.add_argument("--between-ms", type=float, default=0.0)
     parser.add_argument("--max-model-len", type=int, default=4096)
+    parser.add_argument("--forgets", action="store_true", help="keep nothing of a request that is over")
     try:
         asyncio.run(serve(parser.parse_args()))
     except KeyboardInterrupt:
