@@ -122,7 +122,7 @@ async def _together(queries: list[Query], here: Inside, deadline: float) -> list
 
 async def _find(query: Query, here: Inside, deadline: float) -> ResultOut:
     visit = here.visit
-    clock = visit.clock(deadline, query.profile.shares)
+    clock = visit.clock(query.profile.budget(deadline))
     found = await here.stages.answering.find(query, clock)
     context = found.context
     visit.degraded.extend(context.degraded)

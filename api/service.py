@@ -14,7 +14,7 @@ from api.limits import Limits
 from api.metrics import Metrics
 from api.visits import Visit, visit_of
 from pipeline.answering import Answering
-from pipeline.clock import Stage
+from pipeline.clock import Budget, Stage
 from pipeline.errors import NotAllowed
 from pipeline.health import Check
 from pipeline.jobs import Collection, DocumentInfo, Job, JobItem
@@ -130,7 +130,7 @@ class Inside:
         A caller who leaves is not told of the result, and what was accepted stays accepted.
         """
         granted = self.limits.catalog_deadline if seconds is None else seconds
-        clock = self.visit.clock(self.visit.elapsed() + granted)
+        clock = self.visit.clock(Budget(self.visit.elapsed() + granted))
         async with clock.lap(Stage.ADMIT) as lap:
             return await self.stages.catalog_lane.run(lap, lambda _: work(self.stages.catalog))
 

@@ -9,18 +9,18 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import Field, SecretStr, ValidationError
+from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 from api.assembly import DoorOptions
 from api.events import StreamOptions
 from api.limits import MIB, Limits
 from api.serving import ServingOptions, refuse_strangers
-from pipeline.clock import Stage
+from pipeline.clock import AWAITED, Stage
 from pipeline.errors import Misconfigured
-from pipeline.profile import Profile
+from pipeline.profile import SHARES, Profile, Rerank, Reserve
 
 PREFIX = "FLEETFOOT_"
 
@@ -52,10 +52,14 @@ class Settings(BaseSettings):
     threads: int | None = Field(default=None, ge=1, description="Native calls at once; else as many as cores.")
     line: int = Field(default=64, ge=1, description="Requests that may wait for a stage's threads.")
 
-    shares_ms: dict[Stage, float] = Field(
-        default={Stage.ENCODE: 500, Stage.LEXICAL: 500, Stage.DENSE: 500, Stage.RERANK: 150},
-        description='The most that a stage may take, as {"rerank": 150}; one that is missing may use what is left.',
+    shares: dict[Stage, Annotated[float, Field(gt=0, le=1)]] = Field(
+        default=dict(SHARES),
+        description='The part of a deadline that a stage may use, as {"rerank": 0.25}; without one, what is left.',
     )
+    reserve_ms: float = Field(
+        default=10, ge=0, description="Kept of a deadline, with 2 % of it, for the answer itself."
+    )
+    rerank_budget_ms: float = Field(default=150, ge=0, description="For reranking, if its share is not less.")
     deadline_ms: float = Field(default=1000, gt=0, description="Of a retrieval that names none.")
     first_token_deadline_ms: float = Field(default=30_000, gt=0, description="Of a chat that names none.")
     max_deadline_ms: float = Field(default=60_000, gt=0, description="The longest that may be asked for.")
@@ -75,6 +79,14 @@ class Settings(BaseSettings):
 
     log_level: str = Field(default="INFO", pattern="^(DEBUG|INFO|WARNING|ERROR)$", description="Of the log.")
 
+    @field_validator("shares")
+    @classmethod
+    def _awaited(cls, shares: dict[Stage, float]) -> dict[Stage, float]:
+        never = [stage for stage in shares if stage not in AWAITED]
+        if never:
+            raise ValueError(f"'{never[0]}' never waits and cannot be cut; those that can are {', '.join(AWAITED)}")
+        return shares
+
     @classmethod
     def read(cls, **given: Any) -> Settings:
         """Reads the environment; what is given wins. Raises Misconfigured, naming the variable and its value."""
@@ -82,8 +94,10 @@ class Settings(BaseSettings):
             settings = cls(**given)
         except ValidationError as error:
             first = error.errors()[0]
-            name = PREFIX + str(first["loc"][0]).upper()
-            raise Misconfigured(f"{name}={first['input']} cannot be used: {first['msg']}.") from None
+            field, *place = (str(part) for part in first["loc"])
+            named = PREFIX + field.upper() + "".join(f"[{part}]" for part in place if part != "[key]")
+            reason = str(first["msg"]).removeprefix("Value error, ").rstrip(".")
+            raise Misconfigured(f"{named}={first['input']} cannot be used: {reason}.") from None
         except SettingsError as error:  # before validation, for a table that is not JSON
             name = next(PREFIX + field.upper() for field in cls.model_fields if f'"{field}"' in str(error))
             raise Misconfigured(f"{name}={os.environ.get(name)} cannot be used: it must be a JSON object.") from None
@@ -114,8 +128,12 @@ class Settings(BaseSettings):
 
     def profile(self) -> Profile:
         """The default profile."""
-        shares = {stage: most / 1000 for stage, most in self.shares_ms.items()}
-        return Profile(deadline=self.deadline_ms / 1000, shares=shares)
+        return Profile(
+            rerank=Rerank(budget=self.rerank_budget_ms / 1000),
+            deadline=self.deadline_ms / 1000,
+            shares=self.shares,
+            reserve=Reserve(self.reserve_ms / 1000),
+        )
 
 
 def table() -> list[tuple[str, str, str]]:

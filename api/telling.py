@@ -35,7 +35,7 @@ class Telling:
         self.visit = here.visit
         self.stages = here.stages
         self.completion = Completion(self.visit.id, asked.model, include_usage=asked.stream and asked.include_usage)
-        self.clock = self.visit.clock(asked.finding, asked.query.profile.shares)
+        self.clock = self.visit.clock(asked.query.profile.budget(asked.finding))
 
     async def whole(self) -> Response:
         """Everything at once."""
@@ -100,7 +100,7 @@ class Telling:
             found = await self.stages.answering.find(self.asked.query, self.clock)
         except NotFound as error:
             raise await self._unknown_model(error) from error
-        self.clock.budget = Budget(self.asked.first_token, self.asked.query.profile.shares)
+        self.clock.budget = Budget(self.asked.first_token)
         self.visit.generation = found.context.generation
         self.visit.degraded.extend(found.context.degraded)
         return found

@@ -6,12 +6,12 @@ import hashlib
 import re
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from starlette.requests import Request
 
-from pipeline.clock import Budget, Clock, Stage
+from pipeline.clock import Budget, Clock
 from pipeline.passages import Caller, Degraded
 
 REQUEST_ID = re.compile(r"[A-Za-z0-9._:\-]{1,128}")
@@ -53,9 +53,9 @@ class Visit:
     completed: float | None = None
     hang_up: Callable[[], None] = _nothing
 
-    def clock(self, total: float, shares: Mapping[Stage, float] | None = None) -> Clock:
+    def clock(self, budget: Budget) -> Clock:
         """Starts a clock at the request's first byte; its laps are reported with the visit."""
-        clock = Clock(Budget(total, shares or {}), started=self.started)
+        clock = Clock(budget, started=self.started, priority=self.caller.priority)
         self.clocks.append(clock)
         return clock
 

@@ -116,6 +116,9 @@ class RerankIn(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     depth: int | None = Field(default=None, ge=0, description="Candidates scored at most; 0 turns the stage off.")
+    budget_ms: float | None = Field(
+        default=None, ge=0, description="Time for scoring at most; its share of the deadline holds as well."
+    )
 
 
 class PackIn(BaseModel):
@@ -145,7 +148,10 @@ def overridden(profile: Profile, asked: AskedOfStages, limits: Limits) -> Profil
     within("token_budget", asked.token_budget, limits.token_budget)
     within("search.candidates", asked.search.candidates, limits.candidates)
     within("rerank.depth", asked.rerank.depth, limits.depth)
+    within("rerank.budget_ms", asked.rerank.budget_ms, limits.deadline * 1000)
     search, rerank, pack = _given(asked.search), _given(asked.rerank), _given(asked.pack)
+    if (budget_ms := rerank.pop("budget_ms", None)) is not None:
+        rerank["budget"] = budget_ms / 1000
     if asked.search.legs is not None:
         search["legs"] = tuple(dict.fromkeys(asked.search.legs))
     pack |= {name: value for name in ("top_k", "token_budget") if (value := getattr(asked, name)) is not None}

@@ -34,12 +34,21 @@ class Stage(StrEnum):
     GENERATE = "generate"
 
 
+AWAITED = (Stage.ADMIT, Stage.ENCODE, Stage.LEXICAL, Stage.DENSE, Stage.RERANK, Stage.DUPLICATES, Stage.SIZES)
+"""The stages of finding that can be late and are cut; the others compute and never wait."""
+
+
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What is promised: `total` seconds for the request and, at most, `shares[stage]` for a stage."""
+    """What is promised, in seconds: `total` for the request and, at most, `shares[stage]` for an awaited stage.
+
+    `reserve` is kept back from every awaited stage for what cannot be cut: fusing, packing, the response. A stage that
+    is cut at its allowance therefore still leaves time to answer with what the others found.
+    """
 
     total: float = inf
     shares: Mapping[Stage, float] = field(default_factory=dict[Stage, float])
+    reserve: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,25 +68,38 @@ class Timing:
 
 
 class Lap:
-    """A lap that is still running; whoever makes it wait in line adds to `waited`."""
+    """A lap that is still running; whoever makes it wait in line adds to `waited`.
 
-    __slots__ = ("deadline", "granted", "stage", "started", "waited")
+    Lines serve a lower `priority` first and, among equals, the earlier `deadline`, which is on the clock's scale.
+    """
 
-    def __init__(self, stage: Stage, started: float, granted: float) -> None:
+    __slots__ = ("deadline", "granted", "priority", "stage", "started", "waited")
+
+    def __init__(self, stage: Stage, started: float, granted: float, priority: int = 0) -> None:
         self.stage = stage
         self.started = started
         self.granted = granted
         self.deadline = started + granted
+        self.priority = priority
         self.waited = 0.0
 
 
 class Clock:
-    """Runs from the request's first byte. `now` returns seconds from any fixed point; tests pass their own."""
+    """Runs from the request's first byte. `now` returns seconds from any fixed point; tests pass their own.
+
+    `priority` is the caller's: 0 is interactive, a higher one is served later.
+    """
 
     def __init__(
-        self, budget: Budget, *, now: Callable[[], float] = time.perf_counter, started: float | None = None
+        self,
+        budget: Budget,
+        *,
+        now: Callable[[], float] = time.perf_counter,
+        started: float | None = None,
+        priority: int = 0,
     ) -> None:
         self.budget = budget
+        self.priority = priority
         self.now = now
         self.started = now() if started is None else started
         self._timings: list[Timing] = []
@@ -96,8 +118,9 @@ class Clock:
         return self.budget.total - self.elapsed()
 
     def allowance(self, stage: Stage) -> float:
-        """What the stage may use from now on: its share, or what is left if that is less."""
-        return min(self.budget.shares.get(stage, inf), self.left())
+        """What an awaited stage may use from now on: its share, or what is left before the reserve if that is less."""
+        budget = self.budget
+        return min(budget.shares.get(stage, inf), self.left() - budget.reserve)
 
     @asynccontextmanager
     async def lap(self, stage: Stage) -> AsyncGenerator[Lap, None]:
@@ -106,7 +129,7 @@ class Clock:
         Raises OutOfTime there, and at once when nothing is left, so that no work is begun that would be late.
         """
         granted = self.allowance(stage)
-        lap = Lap(stage, self.now(), granted)
+        lap = Lap(stage, self.now(), granted, self.priority)
         if granted <= 0:
             self._record(lap, cut=True)
             raise OutOfTime(stage, max(granted, 0.0))
@@ -125,8 +148,8 @@ class Clock:
 
     @contextmanager
     def split(self, stage: Stage) -> Generator[Lap, None, None]:
-        """A stage that computes and never waits; it cannot be cut."""
-        lap = Lap(stage, self.now(), self.allowance(stage))
+        """A stage that computes and never waits; it cannot be cut, and the reserve is there for it."""
+        lap = Lap(stage, self.now(), self.left(), self.priority)
         try:
             yield lap
         finally:

@@ -29,7 +29,8 @@ LOOK = 0.05  # seconds between two looks at a log
 # What a slow machine gives up is another room's matter; here every stage has all the time it wants.
 PATIENT = {
     "DEADLINE_MS": "30000",
-    "SHARES_MS": json.dumps(dict.fromkeys(("encode", "lexical", "dense", "rerank"), 30_000)),
+    "SHARES": json.dumps(dict.fromkeys(("encode", "lexical", "dense", "rerank"), 1)),
+    "RERANK_BUDGET_MS": "30000",
 }
 
 

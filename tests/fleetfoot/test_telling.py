@@ -35,7 +35,7 @@ def test_a_service_that_is_not_there_is_told_with_how_to_start_it(words: tuple[s
     [
         ("serve", "FLEETFOOT_PORT", "abc"),
         ("serve", "FLEETFOOT_HOST", "0.0.0.0"),
-        ("serve", "FLEETFOOT_SHARES_MS", "much"),
+        ("serve", "FLEETFOOT_SHARES", "much"),
         ("work", "FLEETFOOT_PARSERS", "0"),
         ("work", "FLEETFOOT_LOG_LEVEL", "loud"),
     ],

@@ -93,3 +93,21 @@ def test_a_split_is_recorded_and_never_cut() -> None:
         hands.at += 5.0
     (timing,) = clock.timings
     assert (timing.worked, timing.cut) == (5.0, False)
+
+
+def test_what_cannot_be_cut_keeps_its_time() -> None:
+    hands = Hands()
+    clock = Clock(Budget(1.0, {Stage.RERANK: 0.5}, reserve=0.25), now=hands)
+    assert clock.allowance(Stage.DENSE) == 0.75
+    hands.at += 0.5
+    assert clock.allowance(Stage.RERANK) == 0.25
+    with clock.split(Stage.PACK):
+        pass
+    assert clock.timings[-1].granted == 0.5
+
+
+async def test_a_lap_knows_whose_turn_it_is() -> None:
+    async with Clock(Budget(1.0), priority=5).lap(Stage.DENSE) as lap:
+        assert lap.priority == 5
+    async with Clock(Budget(1.0)).lap(Stage.DENSE) as lap:
+        assert lap.priority == 0
