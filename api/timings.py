@@ -23,6 +23,13 @@ class LapOut(BaseModel):
     cut: bool = Field(description="Whether the stage was ended at its allowance.")
 
 
+class CacheUseOut(BaseModel):
+    """How much of what was asked of one cache it had."""
+
+    hits: int
+    asked: int
+
+
 class TimingsOut(BaseModel):
     """Where the time went, in milliseconds. The first three are null where they do not apply."""
 
@@ -30,6 +37,7 @@ class TimingsOut(BaseModel):
     first_token_ms: float | None = None
     deadline_ms: float | None = None
     total_ms: float
+    caches: dict[str, CacheUseOut] = Field(default={}, description="By the cache's name; those looked into.")
     laps: list[LapOut]
 
 
@@ -49,6 +57,7 @@ def timings_out(visit: Visit, clock: Clock) -> TimingsOut:
         first_token_ms=_ms(visit.first_token),
         deadline_ms=_ms(visit.promised),
         total_ms=round(clock.elapsed() * 1000, 3),
+        caches={name: CacheUseOut(hits=use.hits, asked=use.asked) for name, use in clock.caches.items()},
         laps=[_lap(timing) for timing in laps],
     )
 

@@ -21,6 +21,7 @@ class Stage(StrEnum):
     """Where a request's time goes, in the order of the drawing in ARCHITECTURE.md."""
 
     ADMIT = "admit"
+    CACHE = "cache"
     ENCODE = "encode"
     LEXICAL = "lexical"
     DENSE = "dense"
@@ -34,7 +35,16 @@ class Stage(StrEnum):
     GENERATE = "generate"
 
 
-AWAITED = (Stage.ADMIT, Stage.ENCODE, Stage.LEXICAL, Stage.DENSE, Stage.RERANK, Stage.DUPLICATES, Stage.SIZES)
+AWAITED = (
+    Stage.ADMIT,
+    Stage.CACHE,
+    Stage.ENCODE,
+    Stage.LEXICAL,
+    Stage.DENSE,
+    Stage.RERANK,
+    Stage.DUPLICATES,
+    Stage.SIZES,
+)
 """The stages of finding that can be late and are cut; the others compute and never wait."""
 
 
@@ -49,6 +59,14 @@ class Budget:
     total: float = inf
     shares: Mapping[Stage, float] = field(default_factory=dict[Stage, float])
     reserve: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class CacheUse:
+    """How much of what a request `asked` a cache for was there."""
+
+    hits: int = 0
+    asked: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +91,7 @@ class Lap:
     Lines serve a lower `priority` first and, among equals, the earlier `deadline`, which is on the clock's scale.
     """
 
-    __slots__ = ("deadline", "granted", "priority", "stage", "started", "waited")
+    __slots__ = ("caches", "deadline", "granted", "priority", "stage", "started", "waited")
 
     def __init__(self, stage: Stage, started: float, granted: float, priority: int = 0) -> None:
         self.stage = stage
@@ -82,6 +100,12 @@ class Lap:
         self.deadline = started + granted
         self.priority = priority
         self.waited = 0.0
+        self.caches: dict[str, CacheUse] = {}
+
+    def count_cache(self, name: str, hits: int, asked: int) -> None:
+        """For whoever sees only the lap: added to the clock's counts when the lap ends."""
+        before = self.caches.get(name, CacheUse())
+        self.caches[name] = CacheUse(before.hits + hits, before.asked + asked)
 
 
 class Clock:
@@ -103,11 +127,22 @@ class Clock:
         self.now = now
         self.started = now() if started is None else started
         self._timings: list[Timing] = []
+        self._caches: dict[str, CacheUse] = {}
 
     @property
     def timings(self) -> tuple[Timing, ...]:
         """Finished laps, in the order in which they ended."""
         return tuple(self._timings)
+
+    @property
+    def caches(self) -> Mapping[str, CacheUse]:
+        """What the caches were worth to this request, by the name of each that it asked."""
+        return self._caches
+
+    def count_cache(self, name: str, hits: int, asked: int) -> None:
+        """Adds to what one cache was asked for, and had."""
+        before = self._caches.get(name, CacheUse())
+        self._caches[name] = CacheUse(before.hits + hits, before.asked + asked)
 
     def elapsed(self) -> float:
         """Seconds since the request's first byte."""
@@ -158,4 +193,6 @@ class Clock:
     def _record(self, lap: Lap, *, cut: bool) -> None:
         took = self.now() - lap.started
         waited = min(lap.waited, took)
+        for name, use in lap.caches.items():
+            self.count_cache(name, use.hits, use.asked)
         self._timings.append(Timing(lap.stage, lap.started - self.started, lap.granted, waited, took - waited, cut))

@@ -6,7 +6,7 @@ batcher) is another implementation of the same port, wrapped around the first.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -110,6 +110,21 @@ class Generator(Protocol):
 
     def generate(self, prompt: Prompt) -> AsyncGenerator[Token, None]:
         """Raises UpstreamFailed or Overloaded, before the first token or while streaming."""
+        ...
+
+
+class SecondLevel(Protocol):
+    """Where instances of the service share what they computed, as bytes by key; a cache of theirs asks it last.
+
+    Nobody depends on it: what it lost, or never got, is computed again.
+    """
+
+    async def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """One value for each key, None for what it does not have. Raises OSError when it is away."""
+        ...
+
+    def put_many(self, items: Mapping[bytes, bytes]) -> None:
+        """Takes values in to be written behind the caller's back; never waits, never raises, drops what is too much."""
         ...
 
 

@@ -64,6 +64,7 @@ class Pack:
 
 SHARES: Mapping[Stage, float] = {
     Stage.ADMIT: 0.1,
+    Stage.CACHE: 0.05,
     Stage.LEXICAL: 0.6,
     Stage.ENCODE: 0.4,
     Stage.DENSE: 0.2,
@@ -71,7 +72,8 @@ SHARES: Mapping[Stage, float] = {
     Stage.DUPLICATES: 0.25,
     Stage.SIZES: 0.25,
 }
-"""Admission, then encoding and dense search beside lexical search, then three side by side: .95 if each is cut."""
+"""Admission, a look into the cache, then encoding and dense search beside lexical search, then three side by side: all
+of a deadline if each is cut; the reserve comes off the last."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@ from math import inf
 
 import pytest
 
-from pipeline.clock import Budget, Clock, Stage
+from pipeline.clock import Budget, CacheUse, Clock, Stage
 from pipeline.errors import OutOfTime
 
 
@@ -111,3 +111,25 @@ async def test_a_lap_knows_whose_turn_it_is() -> None:
         assert lap.priority == 5
     async with Clock(Budget(1.0)).lap(Stage.DENSE) as lap:
         assert lap.priority == 0
+
+
+async def test_what_caches_were_worth_adds_up_over_laps() -> None:
+    clock = Clock(Budget())
+    async with clock.lap(Stage.ENCODE) as lap:
+        lap.count_cache("vectors", 1, 2)
+    clock.count_cache("vectors", 0, 1)
+    clock.count_cache("retrievals", 1, 1)
+    assert clock.caches == {"vectors": CacheUse(1, 3), "retrievals": CacheUse(1, 1)}
+
+
+async def test_what_a_cache_was_worth_is_told_of_a_lap_that_was_cut_too() -> None:
+    clock = Clock(Budget(0.01))
+
+    async def counts_and_is_late() -> None:
+        async with clock.lap(Stage.ENCODE) as lap:
+            lap.count_cache("vectors", 1, 1)
+            await asyncio.sleep(10)
+
+    with pytest.raises(OutOfTime):
+        await counts_and_is_late()
+    assert clock.caches == {"vectors": CacheUse(1, 1)}
