@@ -144,6 +144,8 @@ class Cache:
     def _put(self, key: bytes, value: bytes, about: Hashable) -> None:
         if key in self._kept:
             self._drop(key)
+        if self.options.bytes is not None and len(value) + OVERHEAD > self.options.bytes:
+            return  # all others would have to go, and it would go with them
         self._kept[key] = value, about
         self._about.setdefault(about, set()).add(key)
         self._bytes += len(value) + OVERHEAD
