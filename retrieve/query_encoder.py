@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from typing import Protocol
 
 import numpy as np
@@ -26,7 +27,8 @@ Ticket = Place[str, Vector]
 
 @dataclass(frozen=True, slots=True)
 class QueryEncoderOptions:
-    """`cached` vectors are kept (1.5 kB each at 384 dimensions), 0 for none; `line` texts at most wait.
+    """`cached` vectors are kept (1.5 kB each at 384 dimensions), 0 for none; `line` texts at most wait, and
+    with `foresight` none that would be late.
 
     `batch_tokens` bounds the padded tokens of one run. On a CPU four queries of 12 tokens cost 6.2 ms each together
     against 11.5 alone, and from 64 tokens on nothing is gained, so 64; a GPU wants 4,096 or so.
@@ -35,6 +37,7 @@ class QueryEncoderOptions:
     cached: int = 10_000
     line: int = 128
     batch_tokens: int = 64
+    foresight: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +91,7 @@ class QueryEncoder:
         self._encoder = encoder
         self._now = now
         self._lane: BatchingLane[str, Vector] = BatchingLane(
-            BatchingOptions("encode", self.options.line, self.options.batch_tokens),
+            BatchingOptions("encode", self.options.line, self.options.batch_tokens, self.options.foresight),
             self._compute,
             self._size,
             permits=permits,
@@ -125,8 +128,15 @@ class QueryEncoder:
         """Texts in line."""
         return self._lane.waiting
 
+    def expected_wait(self, priority: int = 0, deadline: float = inf) -> float:
+        """Seconds in line that a new text has to expect."""
+        return self._lane.expected_wait(priority, deadline)
+
     async def encode(self, texts: Sequence[str], lap: Lap) -> NDArray[np.float32]:
-        """`[texts, dimensions] float32`, L2-normalised. Raises Overloaded when the line is full."""
+        """`[texts, dimensions] float32`, L2-normalised.
+
+        Raises Overloaded when the line is full, or would come to these too late.
+        """
         rows = [self._cached(text) for text in texts]
         missing = list(dict.fromkeys(text for text, row in zip(texts, rows, strict=True) if row is None))
         if missing:
@@ -144,7 +154,7 @@ class QueryEncoder:
     async def _fly(self, texts: list[str], lap: Lap) -> dict[str, Vector]:
         """Waits for texts that are not cached, boarding runs under way; leaves them all when it is cancelled."""
         joined = self._now()
-        flights = self._board(texts, lap.deadline)
+        flights = self._board(texts, lap)
         try:
             # Shielded: a caller who leaves must not take away the result from those who share the flight.
             return {text: await asyncio.shield(flight.ticket.future) for text, flight in flights.items()}
@@ -155,9 +165,11 @@ class QueryEncoder:
             for text, flight in flights.items():
                 self._alight(text, flight)
 
-    def _board(self, texts: list[str], deadline: float) -> dict[str, Flight]:
+    def _board(self, texts: list[str], lap: Lap) -> dict[str, Flight]:
         fresh = [text for text in texts if text not in self._flying]
-        for text, ticket in zip(fresh, self._lane.join(fresh, deadline) if fresh else (), strict=True):
+        for text, ticket in zip(
+            fresh, self._lane.join(fresh, lap.deadline, lap.priority) if fresh else (), strict=True
+        ):
             self._flying[text] = Flight(ticket)
             ticket.future.add_done_callback(partial(self._landed, text))
         self._computed += len(fresh)
@@ -165,7 +177,7 @@ class QueryEncoder:
         flights = {text: self._flying[text] for text in texts}
         for flight in flights.values():
             flight.waiters += 1
-            self._lane.hasten(flight.ticket, deadline)
+            self._lane.hasten(flight.ticket, lap.deadline, lap.priority)
         return flights
 
     def _alight(self, text: str, flight: Flight) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator
 from math import inf
 
@@ -29,7 +30,7 @@ def encoder(fake: FakeEncoder) -> Iterator[QueryEncoder]:
 
 
 def lap(granted: float = inf) -> Lap:
-    return Lap(Stage.ENCODE, 0.0, granted)
+    return Lap(Stage.ENCODE, time.perf_counter(), granted)
 
 
 async def begun(fake: FakeEncoder) -> None:
@@ -122,7 +123,7 @@ async def test_whoever_is_in_line_makes_a_batch_soonest_deadline_first(
     fake.gate.clear()
     tasks = [asyncio.create_task(encoder.encode(["first"], lap()))]
     await begun(fake)
-    for text, granted in (("patient", inf), ("soon", 2.0), ("sooner", 1.0)):
+    for text, granted in (("patient", inf), ("soon", 200.0), ("sooner", 100.0)):
         tasks.append(asyncio.create_task(encoder.encode([text], lap(granted))))
         await asyncio.sleep(0)
     fake.gate.set()
@@ -141,7 +142,7 @@ async def test_somebody_sooner_hastens_a_text_that_is_in_line_already(fake: Fake
     fake.gate.clear()
     tasks = [asyncio.create_task(encoder.encode(["first"], lap()))]
     await begun(fake)
-    for text, granted in (("a", inf), ("b", 5.0), ("a", 1.0)):
+    for text, granted in (("a", inf), ("b", 500.0), ("a", 100.0)):
         tasks.append(asyncio.create_task(encoder.encode([text], lap(granted))))
         await asyncio.sleep(0)
     fake.gate.set()
