@@ -99,7 +99,7 @@ class Telling:
         try:
             found = await self.stages.answering.find(self.asked.query, self.clock)
         except NotFound as error:
-            raise await self._unknown_model(error) from error
+            raise self._unknown_model(error) from error
         self.clock.budget = Budget(self.asked.first_token)
         self.visit.generation = found.context.generation
         self.visit.degraded.extend(found.context.degraded)
@@ -148,9 +148,8 @@ class Telling:
             degraded=degraded_out(degraded),
         )
 
-    async def _unknown_model(self, error: NotFound) -> NotFound:
+    def _unknown_model(self, error: NotFound) -> NotFound:
         """The same news in the words of whoever chose a model: what `model` could be."""
         if error.kind != "collection":
             return error
-        known = await self.here.catalog(lambda it: it.collections(self.here.tenant))
-        return NotFound("model", self.asked.model, models_of([each.name for each in known], self.stages.profiles))
+        return NotFound("model", self.asked.model, models_of(list(error.known), self.stages.profiles))

@@ -187,6 +187,7 @@ def promised(body_ms: float | None, header_ms: str | None, limit: float) -> floa
                 f"'X-Request-Deadline-Ms' is '{header_ms}'; it must be a number of milliseconds above 0.",
                 field="X-Request-Deadline-Ms",
             )
+        within("X-Request-Deadline-Ms", from_header, limit * 1000)
         body_ms = from_header if body_ms is None else min(body_ms, from_header)
     within("deadline_ms", body_ms, limit * 1000)
     return None if body_ms is None else body_ms / 1000

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import inf
 
 from pipeline.clock import Clock, Lap, Stage
-from pipeline.errors import Damaged, FleetfootError, NotFound, WrongFingerprint
+from pipeline.errors import Damaged, FleetfootError, NotFound, OutOfTime, WrongFingerprint
 from pipeline.lane import Lane
 from pipeline.passages import Degraded
 from pipeline.ports import CurrentGeneration, EarlierGenerations, GenerationRef
@@ -62,27 +62,55 @@ class Generations:
         self._problems: dict[Key, tuple[GenerationRef, Exception]] = {}
         self._unusable: dict[GenerationRef, Damaged | WrongFingerprint] = {}
         self._turns: dict[Key, asyncio.Lock] = {}
+        self._first_uses: dict[Key, asyncio.Task[None]] = {}
 
     async def shelf(self, tenant: str, collections: tuple[str, ...], clock: Clock) -> GenerationShelf:
         """The generations that serve at this moment; whoever has the shelf stays on them.
 
-        A collection not met before is looked up once. Raises NotFound naming known ones, and Damaged or
-        WrongFingerprint where its generation cannot be opened and none before it serves.
+        A collection not met before is looked up once; where that takes too long the others are searched without it,
+        and it is opened all the same, for whoever asks next. Raises NotFound naming known ones, Damaged or
+        WrongFingerprint where its generation cannot be opened and none before it serves, and OutOfTime where no
+        collection is left to search.
         """
         names = tuple(dict.fromkeys(collections))
-        unknown = [name for name in names if (tenant, name) not in self._open]
-        if unknown:
-            async with clock.lap(Stage.ADMIT) as lap:
-                for name in unknown:
-                    await self._update((tenant, name), lap)
-        found = [self._open.get((tenant, name)) for name in names]
-        missing = [name for name, generation in zip(names, found, strict=True) if generation is None]
-        open_ones = tuple(generation for generation in found if generation is not None)
+        late = await self._meet([(tenant, name) for name in names if (tenant, name) not in self._open], clock)
+        if late is not None and not any(self._open.get((tenant, name)) for name in names):
+            raise late
+        found = {name: self._open[tenant, name] for name in names if (tenant, name) in self._open}
+        empty = tuple(name for name, generation in found.items() if generation is None)
+        open_ones = tuple(generation for generation in found.values() if generation is not None)
         degraded = (
-            *(Degraded(Stage.ADMIT, "unpublished", f"nothing of '{name}' is published yet") for name in missing),
+            *(_not_in_time(name) for name in names if name not in found),
+            *(Degraded(Stage.ADMIT, "unpublished", f"nothing of '{name}' is published yet") for name in empty),
             *(told for generation in open_ones for told in self._told(tenant, generation)),
         )
-        return GenerationShelf(open_ones, tuple(missing), degraded)
+        return GenerationShelf(open_ones, empty, degraded)
+
+    async def _meet(self, keys: list[Key], clock: Clock) -> OutOfTime | None:
+        """Looks up and opens collections not met before; returns what it was when the time for that ran out."""
+        if not keys:
+            return None
+        try:
+            async with clock.lap(Stage.ADMIT):
+                for key in keys:
+                    await asyncio.shield(self._first_use(key))
+        except OutOfTime as late:
+            return late
+        return None
+
+    def _first_use(self, key: Key) -> asyncio.Task[None]:
+        """One for all who ask. It goes on when they run out of time: or each would begin anew, and none ever end."""
+        task = self._first_uses.get(key)
+        if task is None:
+            task = asyncio.create_task(self._update(key, Lap(Stage.ADMIT, self._now(), inf)))
+            self._first_uses[key] = task
+            task.add_done_callback(lambda done: self._met(key, done))
+        return task
+
+    def _met(self, key: Key, done: asyncio.Task[None]) -> None:
+        del self._first_uses[key]
+        if not done.cancelled() and done.exception() is not None:
+            log.debug("collection %s of tenant %s cannot be served: %s", key[1], key[0], done.exception())
 
     async def open_all(self, collections: Iterable[tuple[str, str]]) -> None:
         """Opens collections, (tenant, name) each, before anybody asks; one that cannot be opened is only reported."""
@@ -216,3 +244,7 @@ class Generations:
             raise
         generation.lexical.warm_up()
         return generation
+
+
+def _not_in_time(name: str) -> Degraded:
+    return Degraded(Stage.ADMIT, "out_of_time", f"'{name}' was not opened in time, and not searched")

@@ -39,7 +39,7 @@ from pipeline.passages import (
     Upload,
     Usage,
 )
-from pipeline.ports import Generator, Reranker, Retriever
+from pipeline.ports import Generator, Grouper, Packer, Reranker, Retriever, Sizer
 from pipeline.profile import Profile
 from tests.fakes_shelf import FakeShelf, make_passage
 
@@ -285,6 +285,9 @@ class FakeStages:
     lane: Lane
     retriever: FakeRetriever | Retriever = field(default_factory=FakeRetriever)
     reranker: FakeReranker | Reranker = field(default_factory=FakeReranker)
+    grouper: Grouper = field(default_factory=PlainStages)
+    sizer: Sizer = field(default_factory=PlainStages)
+    packer: Packer = field(default_factory=PlainStages)
     generator: FakeGenerator | Generator = field(default_factory=FakeGenerator)
     generator_name: str = "fake"
     catalog: FakeCatalog = field(default_factory=FakeCatalog)
@@ -299,8 +302,7 @@ class FakeStages:
 
     @property
     def answering(self) -> Answering:
-        plain = PlainStages()
-        return Answering(self.retriever, self.reranker, plain, plain, plain, plain)
+        return Answering(self.retriever, self.reranker, self.grouper, self.sizer, self.packer, PlainStages())
 
     async def look_again(self, tenant: str, collection: str) -> None:
         self.looked_again.append((tenant, collection))

@@ -51,6 +51,7 @@ class Searching:
     encoder: FakeEncoder
     lexical: Lane
     dense: Lane
+    opening: Lane
 
 
 @contextmanager
@@ -68,7 +69,7 @@ def searching(
     ):
         generations = Generations(current, opened, earlier=current, opening=opening, searching=dense)
         retriever = HybridRetriever(generations, queries, lexical=lexical, dense=dense, options=options)
-        yield Searching(retriever, generations, current, encoder, lexical, dense)
+        yield Searching(retriever, generations, current, encoder, lexical, dense, opening)
         encoder.gate.set()
 
 
