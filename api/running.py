@@ -44,7 +44,7 @@ def request_options(settings: Settings) -> RequestOptions:
         threads=settings.threads,
         line=settings.line,
         cached_queries=settings.cached_queries,
-        profiles={"default": settings.profile()},
+        profiles=settings.every_profile(),
     )
 
 

@@ -8,21 +8,40 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic import AfterValidator, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 from api.assembly import DoorOptions
 from api.events import StreamOptions
 from api.limits import MIB, Limits
 from api.serving import ServingOptions, refuse_strangers
+from api.wire import AskedOfStages, overridden, within
 from pipeline.clock import AWAITED, Stage
-from pipeline.errors import Misconfigured
+from pipeline.errors import InvalidInput, Misconfigured
 from pipeline.profile import SHARES, Profile, Rerank, Reserve
 
 PREFIX = "FLEETFOOT_"
+
+
+def _awaited(shares: dict[Stage, float]) -> dict[Stage, float]:
+    never = [stage for stage in shares if stage not in AWAITED]
+    if never:
+        raise ValueError(f"'{never[0]}' never waits and cannot be cut; those that can are {', '.join(AWAITED)}")
+    return shares
+
+
+Shares = Annotated[dict[Stage, Annotated[float, Field(gt=0, le=1)]], AfterValidator(_awaited)]
+
+
+class ProfileIn(AskedOfStages):
+    """A profile as it is set: what a request may override, its deadline and how that is split."""
+
+    deadline_ms: float | None = Field(default=None, gt=0)
+    shares: Shares | None = None
 
 
 class Settings(BaseSettings):
@@ -52,7 +71,7 @@ class Settings(BaseSettings):
     threads: int | None = Field(default=None, ge=1, description="Native calls at once; else as many as cores.")
     line: int = Field(default=64, ge=1, description="Requests that may wait for a stage's threads.")
 
-    shares: dict[Stage, Annotated[float, Field(gt=0, le=1)]] = Field(
+    shares: Shares = Field(
         default=dict(SHARES),
         description='The part of a deadline that a stage may use, as {"rerank": 0.25}; without one, what is left.',
     )
@@ -60,6 +79,10 @@ class Settings(BaseSettings):
         default=10, ge=0, description="Kept of a deadline, with 2 % of it, for the answer itself."
     )
     rerank_budget_ms: float = Field(default=150, ge=0, description="For reranking, if its share is not less.")
+    profiles: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._\-]{0,63}$")], ProfileIn] = Field(
+        default={},
+        description='More ways to answer, as {"quick": {"deadline_ms": 100, "shares": {}, "rerank": {"depth": 0}}}.',
+    )
     deadline_ms: float = Field(default=1000, gt=0, description="Of a retrieval that names none.")
     first_token_deadline_ms: float = Field(default=30_000, gt=0, description="Of a chat that names none.")
     max_deadline_ms: float = Field(default=60_000, gt=0, description="The longest that may be asked for.")
@@ -78,14 +101,6 @@ class Settings(BaseSettings):
     max_depth: int = Field(default=500, ge=1, description="Candidates to rerank that may be asked for.")
 
     log_level: str = Field(default="INFO", pattern="^(DEBUG|INFO|WARNING|ERROR)$", description="Of the log.")
-
-    @field_validator("shares")
-    @classmethod
-    def _awaited(cls, shares: dict[Stage, float]) -> dict[Stage, float]:
-        never = [stage for stage in shares if stage not in AWAITED]
-        if never:
-            raise ValueError(f"'{never[0]}' never waits and cannot be cut; those that can are {', '.join(AWAITED)}")
-        return shares
 
     @classmethod
     def read(cls, **given: Any) -> Settings:
@@ -106,7 +121,12 @@ class Settings(BaseSettings):
 
     def door(self, version: str) -> DoorOptions:
         """Options of the app."""
-        limits = Limits(
+        streams = StreamOptions(self.ping_seconds, self.stall_seconds, self.inter_token_seconds)
+        return DoorOptions(self.limits(), streams, self.keys_file, version)
+
+    def limits(self) -> Limits:
+        """How much one request may ask for or bring."""
+        return Limits(
             body=self.max_body_bytes,
             upload=self.max_upload_bytes,
             file=self.max_file_bytes,
@@ -119,8 +139,6 @@ class Settings(BaseSettings):
             total_deadline=self.total_deadline_ms / 1000,
             first_token_deadline=self.first_token_deadline_ms / 1000,
         )
-        streams = StreamOptions(self.ping_seconds, self.stall_seconds, self.inter_token_seconds)
-        return DoorOptions(limits, streams, self.keys_file, version)
 
     def serving(self) -> ServingOptions:
         """Options of the server."""
@@ -133,6 +151,27 @@ class Settings(BaseSettings):
             deadline=self.deadline_ms / 1000,
             shares=self.shares,
             reserve=Reserve(self.reserve_ms / 1000),
+        )
+
+    def every_profile(self) -> dict[str, Profile]:
+        """The default profile and those of the table, which have its values where they name none of their own.
+
+        Raises Misconfigured for one that asks for more than a request may.
+        """
+        default = self.profile()
+        return {"default": default} | {name: self._named(name, each, default) for name, each in self.profiles.items()}
+
+    def _named(self, name: str, given: ProfileIn, default: Profile) -> Profile:
+        try:
+            within("deadline_ms", given.deadline_ms, self.max_deadline_ms)
+            profile = overridden(default, given, self.limits())
+        except InvalidInput as error:
+            raise Misconfigured(f"{PREFIX}PROFILES[{name}] cannot be used: {error}") from None
+        return replace(
+            profile,
+            name=name,
+            deadline=default.deadline if given.deadline_ms is None else given.deadline_ms / 1000,
+            shares=default.shares if given.shares is None else given.shares,
         )
 
 
