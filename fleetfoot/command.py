@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from fleetfoot.benching import bench
 from fleetfoot.setting_up import keys, models
 from fleetfoot.telling import HERE, AsJson, Collection, Deadline, Key, TopK, Url, print_json, run, told
 
@@ -25,6 +26,7 @@ app = typer.Typer(
 )
 app.add_typer(models, name="models")
 app.add_typer(keys, name="keys")
+app.command()(bench)
 
 
 @app.command()

@@ -41,13 +41,18 @@ def told(command: Callable[P, T]) -> Callable[P, T]:
         try:
             return command(*args, **kwargs)
         except FleetfootError as error:
-            sentence = Text.assemble(("fleetfoot: ", "red"), str(error))  # as Text, since `[docs]` is no markup here
-            Console(stderr=True).print(sentence, highlight=False, soft_wrap=True)
+            show_error(error)
             raise typer.Exit(1) from error
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None
 
     return tell
+
+
+def show_error(error: FleetfootError) -> None:
+    """Its one sentence, on standard error."""
+    sentence = Text.assemble(("fleetfoot: ", "red"), str(error))  # as Text, since `[docs]` is no markup here
+    Console(stderr=True).print(sentence, highlight=False, soft_wrap=True)
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:

@@ -66,8 +66,9 @@ class Sender:
                     )
             await asyncio.gather(*(self._touch() for _ in range(self._plan.connections)))
         except (aiohttp.ClientError, OSError, ValueError) as failure:
+            reason = failure.os_error if isinstance(failure, aiohttp.ClientConnectorError) else failure
             raise Misconfigured(
-                f"No fleetfoot answers at {self._base} ({type(failure).__name__}: {failure}). Start it with "
+                f"No fleetfoot answers at {self._base} ({type(failure).__name__}: {reason}). Start it with "
                 "`fleetfoot serve`, or name another address."
             ) from failure
         return server
@@ -126,6 +127,7 @@ def generator() -> dict[str, Any]:
         "cores": cores,
         "python": platform.python_version(),
         "aiohttp": version("aiohttp"),
+        "nice": os.getpriority(os.PRIO_PROCESS, 0) if hasattr(os, "getpriority") else None,
     }
 
 
