@@ -223,8 +223,7 @@ class BatchingLane(Generic[Item, Result]):
         return batch, late
 
     def _late(self, place: Place[Item, Result], now: float) -> bool:
-        takes = self._cost.careful(place.size) if self.options.foresight else 0.0
-        return now + takes > place.latest
+        return self.options.foresight and now + self._cost.careful(place.size) > place.latest
 
     def _chosen(self, turn: Sequence[Place[Item, Result]], now: float) -> list[Place[Item, Result]]:
         """Down the line, whatever still fits: the bound in padded units, and the first deadline in the batch.

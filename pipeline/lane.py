@@ -235,8 +235,10 @@ class Lane:
 
     def _late(self, ticket: Ticket, now: float) -> bool:
         """Whether the work would come too late; where only an estimate says so and nobody else waits, it is tried."""
-        if not self.options.foresight or now >= ticket.deadline:
-            return now >= ticket.deadline
+        if not self.options.foresight:
+            return False
+        if now >= ticket.deadline:
+            return True
         needs = self._work_takes.seconds if ticket.needs is None else ticket.needs
         return bool(self._line) and now + needs > ticket.deadline
 

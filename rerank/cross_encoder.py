@@ -72,7 +72,7 @@ class CrossEncoderReranker:
 
         alarm = None if left == inf else asyncio.get_running_loop().call_later(left, progress.stopper.stop)
         try:
-            await self._lane.run(lap, work)
+            await self._lane.run(lap, work, needs=0.0)  # it fits itself to what is left
         finally:
             if alarm is not None:
                 alarm.cancel()

@@ -27,7 +27,7 @@ OPTIONS = AnytimeOptions(window=4, run_tokens=20, reserve=0.0, least_passage=2)
 
 @pytest.fixture
 def lane() -> Iterator[Lane]:
-    with Lane(LaneOptions("rerank")) as lane:
+    with Lane(LaneOptions("rerank", foresight=False)) as lane:
         yield lane
 
 
@@ -183,7 +183,7 @@ async def test_depth_0_is_off_as_asked_and_takes_no_lap() -> None:
 async def test_what_was_scored_before_the_lap_was_cut_counts() -> None:
     """The second run does not return until it is terminated: the caller is let go and has the first run's scores."""
     scorer = StuckScorer(BACKWARDS, stuck_at=2)
-    with Lane(LaneOptions("rerank")) as lane:
+    with Lane(LaneOptions("rerank", foresight=False)) as lane:
         reranker = CrossEncoderReranker(scorer, lane, OPTIONS)
         clock = Clock(Budget(shares={Stage.RERANK: 0.2}))
         ranking = await reranker.rerank(asked("w x y"), candidates_on(SHELF, KEYS), clock)
@@ -193,7 +193,7 @@ async def test_what_was_scored_before_the_lap_was_cut_counts() -> None:
 
 async def test_a_caller_who_leaves_ends_the_run_on_the_thread() -> None:
     scorer = StuckScorer(BACKWARDS, stuck_at=1)
-    with Lane(LaneOptions("rerank")) as lane:
+    with Lane(LaneOptions("rerank", foresight=False)) as lane:
         reranker = CrossEncoderReranker(scorer, lane, OPTIONS)
         leaving = asyncio.create_task(
             reranker.rerank(asked("w x y"), candidates_on(SHELF, KEYS), Clock(Budget(total=inf)))
