@@ -51,6 +51,10 @@ class Shelf(Protocol):
         """The passages, in the order of the keys."""
         ...
 
+    def content_hashes(self, keys: Sequence[int]) -> tuple[str, ...]:
+        """`Passage.content_hash` of each, without reading the rest of the passage."""
+        ...
+
     def tokens(self, keys: Sequence[int]) -> tuple[int, ...]:
         """Token counts of the passages' text."""
         ...

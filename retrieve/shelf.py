@@ -51,6 +51,10 @@ class GenerationShelf:
         """Implements Shelf."""
         return tuple(generation.table.passage(row) for generation, row in map(self._place, keys))
 
+    def content_hashes(self, keys: Sequence[int]) -> tuple[str, ...]:
+        """Implements Shelf."""
+        return tuple(generation.table.content_hash(row) for generation, row in map(self._place, keys))
+
     def tokens(self, keys: Sequence[int]) -> tuple[int, ...]:
         """Implements Shelf."""
         counts: list[int] = self._gather(keys, lambda generation, rows: generation.token_counts[rows]).tolist()

@@ -68,6 +68,9 @@ class FakeShelf:
         self.read.extend(keys)
         return tuple(self._at(key) for key in keys)
 
+    def content_hashes(self, keys: Sequence[int]) -> tuple[str, ...]:
+        return tuple(self._at(key).content_hash for key in keys)
+
     def tokens(self, keys: Sequence[int]) -> tuple[int, ...]:
         return tuple(self._at(key).tokens for key in keys)
 

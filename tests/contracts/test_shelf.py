@@ -63,6 +63,10 @@ def _plain(passage: Passage) -> dict[str, object]:
     return {name: getattr(passage, name) for name in Passage.__slots__ if name != "metadata"} | dict(passage.metadata)
 
 
+def test_content_hashes_are_those_of_the_passages(shelf: Shelf) -> None:
+    assert shelf.content_hashes([4, 0, 1]) == tuple(PASSAGES[key].content_hash for key in (4, 0, 1))
+
+
 def test_sizes_are_those_that_ingest_counted(shelf: Shelf) -> None:
     assert shelf.tokens([1, 0]) == (PASSAGES[1].tokens, PASSAGES[0].tokens)
 
@@ -96,7 +100,7 @@ def test_the_generation_and_the_tokenizer_are_named(shelf: Shelf) -> None:
 
 
 @pytest.mark.parametrize("key", [5, -1, 1 << 40])
-@pytest.mark.parametrize("look_up", ["passages", "tokens", "token_ids"])
+@pytest.mark.parametrize("look_up", ["passages", "content_hashes", "tokens", "token_ids"])
 def test_a_key_of_another_shelf_is_an_error(shelf: Shelf, key: int, look_up: str) -> None:
     with pytest.raises(KeyError):
         getattr(shelf, look_up)([0, key])

@@ -35,6 +35,9 @@ class EmptyShelf:
     def passages(self, keys: Sequence[int]) -> tuple[Passage, ...]:
         return ()
 
+    def content_hashes(self, keys: Sequence[int]) -> tuple[str, ...]:
+        return tuple("" for _ in keys)
+
     def tokens(self, keys: Sequence[int]) -> tuple[int, ...]:
         return tuple(1 for _ in keys)
 
