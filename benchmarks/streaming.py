@@ -30,9 +30,9 @@ class Conversation:
 
 
 @contextmanager
-def model_server() -> Generator[str]:
-    """A scripted model server in its own process; gives its address."""
-    command = [sys.executable, "-m", "tests.upstream", "--text", TEXT, "--between-ms", str(BETWEEN_MS)]
+def model_server(text: str = TEXT, between_ms: float = BETWEEN_MS, *options: str) -> Generator[str]:
+    """A scripted model server in its own process; gives its address. `options` are more of tests.upstream's."""
+    command = [sys.executable, "-m", "tests.upstream", "--text", text, "--between-ms", str(between_ms), *options]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:
