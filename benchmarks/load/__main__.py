@@ -21,7 +21,6 @@ from benchmarks.load.sending import run
 from pipeline.errors import FleetfootError
 
 EVERY = 0.25  # seconds between two words of progress
-NICE = -10  # before the service that shares the machine: the load is some percent of a core, and it is due
 SWITCH = 0.0005  # seconds after which the timer's thread gets the interpreter from whoever computes
 
 
@@ -51,13 +50,20 @@ def say(line: Any) -> None:
     sys.stdout.flush()
 
 
+def be_on_time() -> None:
+    """Asks for real-time scheduling, where this user and system may: what is due goes before the service that shares
+    the machine. On two overcommitted cores a sleep of 10 ms then ended 0.1 to 2.8 ms late (p99) instead of 3.6 to 4.6;
+    a nice value of -10 changed nothing."""
+    with suppress(OSError, AttributeError):
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(os.sched_get_priority_min(os.SCHED_RR)))
+
+
 def main() -> None:
     """Reads the job from standard input. Exits 1 where it cannot be done, with the reason as its last line."""
     job = json.loads(sys.stdin.readline())
     plan, target = Plan.from_json(job["plan"]), Target(**job["target"])
     sys.setswitchinterval(SWITCH)
-    with suppress(OSError, AttributeError):  # not everybody may, and not every system can
-        os.setpriority(os.PRIO_PROCESS, 0, NICE)
+    be_on_time()
     gc.freeze()
     gc.set_threshold(100_000, 50, 100)  # a full collection takes long enough to make a request late
     try:

@@ -127,7 +127,7 @@ def generator() -> dict[str, Any]:
         "cores": cores,
         "python": platform.python_version(),
         "aiohttp": version("aiohttp"),
-        "nice": os.getpriority(os.PRIO_PROCESS, 0) if hasattr(os, "getpriority") else None,
+        "real_time": hasattr(os, "SCHED_RR") and os.sched_getscheduler(0) == os.SCHED_RR,
     }
 
 
