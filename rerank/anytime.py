@@ -1,14 +1,16 @@
-"""Scores as many candidates as the time allows, in the order in which they matter; computes, on a lane's thread."""
+"""One request's pairs, in the order in which they matter: which are worth beginning now; computes, never waits."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pipeline.ports import Shelf
-from rerank.batching import how_many_fit, padded, runs
+from rerank.pairs import Pair
 from rerank.passage_tokens import PassageTokens
-from rerank.scorer import PairScorer, ScoringFailed, Stopper
+from rerank.scorer import PairScorer, ScoringFailed
+from rerank.shapes import Shape, grouped
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,25 +18,39 @@ class AnytimeOptions:
     """How scoring goes down the fused order.
 
     `window` candidates are taken at a time and sorted by length only among themselves; `run_tokens` padded tokens at
-    most are computed per call of the model, between two of which the clock is looked at (256 for a CPU, some
-    thousands for a GPU, where `window` should be as large as a run). `reserve` seconds of the allowance are left for
-    handing the result back. A passage gets at least `least_passage` tokens, or the query is too long to rerank for.
+    most are computed per call of the model, between two of which the clock is looked at. `reserve` seconds of the
+    allowance are left for handing the result back. A passage gets at least `least_passage` tokens, or the query is
+    too long to rerank for.
     """
 
     window: int = 8
     run_tokens: int = 256
-    reserve: float = 0.002
+    reserve: float = 0.0005
     least_passage: int = 16
+
+    @classmethod
+    def on(cls, device: str) -> AnytimeOptions:
+        """As measured for a CPU; a GPU is given all pairs of a request, and of several, at once."""
+        return cls() if device == "cpu" else cls(window=64, run_tokens=64 * 256)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What one request wants scored: `keys` by their place in the fused order, best first, until `until`."""
+
+    question: str
+    shelf: Shelf
+    keys: Mapping[int, int]
+    until: float
 
 
 class Progress:
-    """What has been scored so far: written by the lane's thread, readable at any time by whoever waits for it."""
+    """What has been scored so far: written by the owner thread, readable at any time by whoever waits for it."""
 
-    __slots__ = ("_scored", "stopper")
+    __slots__ = ("_scored",)
 
-    def __init__(self) -> None:
-        self._scored: list[tuple[int, float]] = []
-        self.stopper = Stopper()
+    def __init__(self, known: Mapping[int, float] | None = None) -> None:
+        self._scored: list[tuple[int, float]] = list((known or {}).items())
 
     def add(self, places: Sequence[int], scores: Sequence[float]) -> None:
         """Takes in one run, all of it or nothing: extending a list is one step under the interpreter lock."""
@@ -45,65 +61,107 @@ class Progress:
         return dict(tuple(self._scored))
 
 
-@dataclass(frozen=True, slots=True)
-class Anytime:
-    """One request's scoring. `until` and `now` are on the request's clock; `wanted` tells whether anybody waits."""
+class Plan:
+    """Chooses a request's next run. Belongs to the thread that owns the model.
 
-    scorer: PairScorer
-    passages: PassageTokens
-    options: AnytimeOptions
-    until: float
-    now: Callable[[], float]
-    wanted: Callable[[], bool]
+    Candidates are taken in fused order, as many as fit the request's part of the time that is left, `window` at most;
+    only these are sorted by length. One that would take too long is passed over, so that time too short for a long
+    passage is not wasted. Stopping after any run leaves a valid set of scored places.
+    """
 
-    def score(self, question: str, shelf: Shelf, keys: Sequence[int], progress: Progress) -> None:
-        """Goes down `keys` until all are scored, the next will not fit, or nobody waits any more.
+    def __init__(self, scorer: PairScorer, passages: PassageTokens, options: AnytimeOptions, asked: Asked) -> None:
+        self.asked = asked
+        self._scorer = scorer
+        self._passages = passages
+        self._options = options
+        self._query: list[int] | None = None
+        self._ahead = deque(asked.keys)
+        self._pairs: dict[int, Pair] = {}
+        self._runs: deque[list[int]] = deque()
 
-        Stopping after any run leaves a valid `progress`. Raises ScoringFailed, with what came before it kept.
+    def shape(self, places: Sequence[int]) -> Shape:
+        """The shape in which these would be run together."""
+        return self._shape(len(places), max(len(self._pairs[place].ids) for place in places))
+
+    def pairs(self, places: Sequence[int]) -> list[Pair]:
+        """The model's input for places that a run was planned for."""
+        return [self._pairs[place] for place in places]
+
+    def next(self, now: Callable[[], float], sharing: int) -> list[int] | None:
+        """Places of the run to begin next, None when nothing fits any more or all is done.
+
+        So many requests are `sharing` the model now, so this one has that part of the time until it ends. Raises
+        ScoringFailed for a query that leaves no room for passages.
         """
-        query = self.scorer.token_ids(question)
-        room = self.scorer.max_tokens - self.scorer.template.special - len(query)
-        if room < self.options.least_passage:
-            raise ScoringFailed(
-                f"the query takes {len(query)} of the reranker's {self.scorer.max_tokens} tokens, "
-                f"which leaves fewer than {self.options.least_passage} for a passage"
-            )
-        begun = 0
-        while begun < len(keys):
-            # What nothing is known about is tried with one pair.
-            window = self.options.window if self.scorer.cost.known else 1
-            fitting = self._window(query, shelf, keys[begun : begun + window], begun, progress)
-            if fitting == 0:
-                return
-            begun += fitting
+        until, careful = self.asked.until, self._scorer.cost.careful
+        while self._runs or self._take(now, sharing):
+            run = self._runs.popleft()
+            left = until - now()
+            while run and careful(self.shape(run)) > left:
+                self._forget(run.pop())  # the longest: it will fit less and less
+            if run:
+                return run
+        return None
 
-    def _window(self, query: list[int], shelf: Shelf, keys: Sequence[int], first: int, progress: Progress) -> int:
-        """Scores what fits of a window and returns how many pairs that was; 0 when scoring is over."""
-        limit, cost = self.scorer.max_tokens, self.scorer.cost
-        if not self._asked_for(progress):
-            return 0
-        pairs = [self.scorer.template.join(query, ids, limit) for ids in self.passages.of(shelf, keys, limit)]
-        lengths = [len(pair.ids) for pair in pairs]
-        fitting = how_many_fit(lengths, self.options.run_tokens, self.until - self.now(), cost.expected)
-        if fitting == 0 and first == 0:
-            cost.refused()
-        for run in runs(lengths[:fitting], self.options.run_tokens):
-            tokens = padded(lengths, run)
-            if not self._asked_for(progress):
-                return 0
-            began = self.now()
-            if began + cost.careful(tokens) > self.until:
-                if not progress.scores():
-                    cost.refused()
-                return 0
-            scores = self.scorer.score([pairs[place] for place in run], progress.stopper)
-            took = self.now() - began
-            if scores is not None or took > cost.expected(tokens):  # a run that was ended took at least this long
-                cost.learn(tokens, took)
-            if scores is None:
-                return 0
-            progress.add([first + place for place in run], scores)
-        return fitting
+    def put_back(self, run: list[int]) -> None:
+        """Returns a run that was not begun; it comes first next time."""
+        self._runs.appendleft(run)
 
-    def _asked_for(self, progress: Progress) -> bool:
-        return not progress.stopper.stopped and self.wanted() and self.now() <= self.until
+    def done(self, run: Sequence[int]) -> None:
+        """Lets go of what was scored."""
+        for place in run:
+            self._forget(place)
+
+    def _take(self, now: Callable[[], float], sharing: int) -> bool:
+        """Plans the runs of the next window; False when there is none."""
+        cost = self._scorer.cost
+        window = self._options.window if cost.known else 1  # what nothing is known about is tried with one pair
+        chosen: list[int] = []
+        spent = 0.0
+        while self._ahead and len(chosen) < window:
+            left = self.asked.until - now()
+            if left <= 0:
+                return False
+            place = self._ahead[0]
+            alone = self._shape(1, len(self._pair(place).ids))
+            spent += cost.expected(alone)
+            if chosen and spent > left / sharing:
+                break
+            self._ahead.popleft()
+            if cost.careful(alone) > left:
+                self._forget(place)
+                spent -= cost.expected(alone)
+            else:
+                chosen.append(place)
+        lengths = [len(self._pairs[place].ids) for place in chosen]
+        runs = grouped(lengths, self._shape, self._options.run_tokens, cost.expected)
+        self._runs.extend([chosen[index] for index in run] for run in runs)
+        return bool(chosen)
+
+    def _pair(self, place: int) -> Pair:
+        if place not in self._pairs:
+            self._join(list(self._ahead)[: self._options.window])
+        return self._pairs[place]
+
+    def _join(self, places: Sequence[int]) -> None:
+        query, limit = self._tokens(), self._scorer.max_tokens
+        keys = [self.asked.keys[place] for place in places]
+        for place, ids in zip(places, self._passages.of(self.asked.shelf, keys, limit), strict=True):
+            self._pairs[place] = self._scorer.template.join(query, ids, limit)
+
+    def _tokens(self) -> list[int]:
+        if self._query is None:
+            self._query = self._scorer.token_ids(self.asked.question)
+            room = self._scorer.max_tokens - self._scorer.template.special - len(self._query)
+            if room < self._options.least_passage:
+                raise ScoringFailed(
+                    f"the query takes {len(self._query)} of the reranker's {self._scorer.max_tokens} tokens, "
+                    f"which leaves fewer than {self._options.least_passage} for a passage"
+                )
+        return self._query
+
+    def _shape(self, rows: int, longest: int) -> Shape:
+        return self._scorer.buckets.around(rows, longest, self._scorer.max_tokens)
+
+    def _forget(self, place: int) -> None:
+        self._pairs.pop(place, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +10,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-import onnxruntime  # type: ignore[import-untyped]  # it ships no types
 from tokenizers import Tokenizer
 
 from pipeline.errors import Misconfigured
@@ -17,16 +17,11 @@ from pipeline.fingerprints import tokenizer_fingerprint
 from rerank.cost import CostModel
 from rerank.pairs import Pair, PairTemplate
 from rerank.scorer import ScoringFailed, Stopper
+from rerank.session import Runs, open_session, runs_of, weights_of
+from rerank.shapes import Buckets, Shape
 
-_ort: Any = onnxruntime
 _KNOWN_INPUTS = frozenset({"input_ids", "attention_mask", "token_type_ids"})
-_PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
-# Full weights last on a CPU and first on a GPU, where int8 graphs made for AVX are slow or refused.
-_WEIGHTS = {
-    "cpu": ("model.onnx", "onnx/model_qint8_avx2.onnx", "onnx/model_quantized.onnx", "onnx/model.onnx"),
-    "cuda": ("model.onnx", "onnx/model.onnx", "onnx/model_fp16.onnx"),
-}
-_WARM_UP_LENGTHS = (32, 64, 128, 192, 32, 64, 128, 192)
+_GPU_BUCKETS = Buckets(step=64, least_rows=8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,40 +42,60 @@ class CrossEncoderOptions:
 class CrossEncoder:
     """An ONNX cross-encoder with one logit per pair. Opened with `CrossEncoder.open(options)`."""
 
-    def __init__(self, session: Any, tokenizer: Tokenizer, fingerprint: str, max_tokens: int, pad_id: int) -> None:
-        self._session = session
+    def __init__(
+        self, runs: Runs, inputs: Sequence[str], tokenizer: Tokenizer, options: CrossEncoderOptions, weights: Path
+    ) -> None:
+        self.options = options
+        self.weights = weights
+        self._runs = runs
+        self._inputs = tuple(inputs)
+        self._pad_id = _pad_id(tokenizer)
         self._tokenizer = tokenizer
-        self._fingerprint = fingerprint
-        self._max_tokens = max_tokens
-        self._pad_id = pad_id
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+        self._names = tokenizer_fingerprint(options.folder / "tokenizer.json")
         self._template = PairTemplate.of(tokenizer)
-        self._cost = CostModel()
-        self._inputs = tuple(str(declared.name) for declared in session.get_inputs())
-        self._output = str(session.get_outputs()[0].name)
+        self._buckets = Buckets() if options.device == "cpu" else _GPU_BUCKETS
+        self.cost = CostModel()
 
     @classmethod
     def open(cls, options: CrossEncoderOptions) -> CrossEncoder:
-        """Loads, verifies and warms up, so that the first request is as fast as the next and its cost is known.
+        """Loads and verifies; a run of its longest pair is made.
 
         Raises Misconfigured, naming the setting, for a folder that lacks a file, a device that is not there, a graph
         with other inputs or more than one logit, and a `max_tokens` over what the model can read.
         """
         tokenizer_file = options.folder / "tokenizer.json"
-        weights = _weights(options)
+        weights = weights_of(options.folder, options.weights, options.device)
         if not tokenizer_file.is_file():
             raise Misconfigured(f"The reranker folder '{options.folder}' has no tokenizer.json. Fetch the model anew.")
-        session = _session(weights, options)
-        tokenizer = _tokenizer(tokenizer_file)
-        pad_id = _pad_id(tokenizer)
-        tokenizer.no_truncation()
-        tokenizer.no_padding()
-        model = cls(session, tokenizer, tokenizer_fingerprint(tokenizer_file), options.max_tokens, pad_id)
-        model._verify(weights)
+        session = open_session(weights, options.device, options.threads)
+        inputs = [str(declared.name) for declared in session.get_inputs()]
+        if not set(inputs) <= _KNOWN_INPUTS:
+            raise Misconfigured(
+                f"The reranker '{weights}' wants the inputs {', '.join(inputs)}; fleetfoot can give "
+                f"{', '.join(sorted(_KNOWN_INPUTS))}. Export it as a sequence classifier."
+            )
+        runs = runs_of(session, str(session.get_outputs()[0].name), options.device)
+        model = cls(runs, inputs, _tokenizer(tokenizer_file), options, weights)
+        model._verify()
         return model
 
     @property
+    def fingerprint(self) -> str:
+        """Names whatever a score depends on beside query and passage: weights, tokenizer, tokens read of a pair."""
+        digest = hashlib.sha256()
+        for file in (self.weights, self.weights.with_name(f"{self.weights.name}_data")):
+            if file.is_file():
+                with file.open("rb") as stream:
+                    digest.update(hashlib.file_digest(stream, "sha256").digest())
+        digest.update((self.options.folder / "tokenizer.json").read_bytes())
+        digest.update(f"{self.options.max_tokens}".encode())
+        return f"{self.options.folder.name}-{digest.hexdigest()[:16]}"
+
+    @property
     def tokenizer(self) -> str:
-        return self._fingerprint
+        return self._names
 
     @property
     def template(self) -> PairTemplate:
@@ -88,101 +103,57 @@ class CrossEncoder:
 
     @property
     def max_tokens(self) -> int:
-        return self._max_tokens
+        return self.options.max_tokens
 
     @property
-    def cost(self) -> CostModel:
-        return self._cost
+    def buckets(self) -> Buckets:
+        return self._buckets
 
     def token_ids(self, text: str) -> list[int]:
         return self._tokenizer.encode(text, add_special_tokens=False).ids
 
     def score(self, pairs: Sequence[Pair], stopper: Stopper) -> list[float] | None:
-        longest = max(len(pair.ids) for pair in pairs)
-        ids = np.full((len(pairs), longest), self._pad_id, dtype=np.int64)
+        shape = self._buckets.around(len(pairs), max(len(pair.ids) for pair in pairs), self.max_tokens)
+        ids = np.full((shape.rows, shape.length), self._pad_id, dtype=np.int64)
         types = np.zeros_like(ids)
         mask = np.zeros_like(ids)
+        mask[len(pairs) :, 0] = 1  # rows that only fill the shape: attention to nothing at all is not a number
         for row, pair in enumerate(pairs):
             ids[row, : len(pair.ids)] = pair.ids
             types[row, : len(pair.ids)] = pair.types
             mask[row, : len(pair.ids)] = 1
         feed = {"input_ids": ids, "attention_mask": mask, "token_type_ids": types}
         try:
-            (logits,) = self._session.run([self._output], {name: feed[name] for name in self._inputs}, stopper.options)
+            logits = self._runs({name: feed[name] for name in self._inputs}, stopper.options)
         except Exception as error:  # ONNX Runtime's errors share no other class
             if stopper.stopped:
                 return None
             raise ScoringFailed(
-                f"ONNX Runtime could not score {len(pairs)} pairs of {longest} tokens: {error}"
+                f"ONNX Runtime could not score {shape.rows} pairs of {shape.length} tokens: {error}"
             ) from error
-        return _scores(logits, len(pairs))
+        return _scores(logits, shape.rows)[: len(pairs)]
 
-    def _verify(self, weights: Path) -> None:
-        if not set(self._inputs) <= _KNOWN_INPUTS:
-            raise Misconfigured(
-                f"The reranker '{weights}' wants the inputs {', '.join(self._inputs)}; fleetfoot can give "
-                f"{', '.join(sorted(_KNOWN_INPUTS))}. Export it as a sequence classifier."
-            )
+    def warm_up(self, run_tokens: int) -> None:
+        """Runs every shape there is, so that the first request is as fast as the next and its cost is known."""
+        for shape in self._buckets.warm_ups(self.max_tokens, run_tokens):
+            self._run(shape)  # which allocates; the second run tells what it costs
+            began = time.perf_counter()
+            self._run(shape)
+            self.cost.learn(shape, time.perf_counter() - began)
+
+    def _verify(self) -> None:
         try:
-            self._warm_up()
+            self._run(Shape(2, self.max_tokens))
         except ScoringFailed as failure:
             raise Misconfigured(
-                f"The reranker '{weights}' cannot be used: {failure} "
-                f"Check that it gives one logit per pair and can read max_tokens = {self._max_tokens}."
+                f"The reranker '{self.weights}' cannot be used: {failure} "
+                f"Check that it gives one logit per pair and can read max_tokens = {self.max_tokens}."
             ) from failure
 
-    def _warm_up(self) -> None:
+    def _run(self, shape: Shape) -> None:
         word = (self.token_ids("passage") or [0])[:1]
-        stopper = Stopper()
-        self.score([self._template.join(word, word * self._max_tokens, self._max_tokens)] * 2, stopper)
-        for length in _WARM_UP_LENGTHS:
-            pair = self._template.join(word, word * self._max_tokens, min(length, self._max_tokens))
-            began = time.perf_counter()
-            self.score([pair], stopper)
-            self._cost.learn(len(pair.ids), time.perf_counter() - began)
-
-
-def _weights(options: CrossEncoderOptions) -> Path:
-    if not options.folder.is_dir():
-        raise Misconfigured(f"There is no reranker folder at '{options.folder}'. Name one with ONNX weights.")
-    found = sorted([*options.folder.glob("*.onnx"), *options.folder.glob("onnx/*.onnx")])
-    usual = [options.weights] if options.weights else _WEIGHTS.get(options.device, ())
-    for file in [options.folder / name for name in usual] + ([] if options.weights else found):
-        if file.is_file():
-            return file
-    there = ", ".join(file.relative_to(options.folder).as_posix() for file in found) or "no ONNX file at all"
-    raise Misconfigured(
-        f"The reranker folder '{options.folder}' has no {options.weights or 'model.onnx'}; it has {there}."
-    )
-
-
-def _session(weights: Path, options: CrossEncoderOptions) -> Any:
-    provider = _PROVIDERS.get(options.device)
-    if provider is None:
-        raise Misconfigured(f"The reranker's device is '{options.device}'; it can be {' or '.join(_PROVIDERS)}.")
-    remedy = "Install the gpu extra on a machine with an NVIDIA GPU, or set the reranker's device to 'cpu'."
-    available = [str(name) for name in _ort.get_available_providers()]
-    if provider not in available:
-        raise Misconfigured(
-            f"The reranker was to run on '{options.device}', but this ONNX Runtime has {', '.join(available)} only. "
-            f"{remedy}"
-        )
-    settings: Any = _ort.SessionOptions()
-    settings.intra_op_num_threads = options.threads
-    settings.inter_op_num_threads = 1
-    # Measured with 2 threads: a spinning pool took 14.7 ms where one that sleeps took 7.4.
-    settings.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    settings.log_severity_level = 3
-    try:
-        session: Any = _ort.InferenceSession(str(weights), settings, providers=[provider])
-    except Exception as error:  # ONNX Runtime's errors share no other class
-        raise Misconfigured(f"ONNX Runtime cannot load the reranker '{weights}': {error}") from error
-    running = list(session.get_providers())
-    if running[:1] != [provider]:  # it lists CUDA, falls back to the CPU and logs one line
-        raise Misconfigured(
-            f"The reranker was to run on '{options.device}', but ONNX Runtime runs it on {running[0]}. {remedy}"
-        )
-    return session
+        pair = self._template.join(word, word * self.max_tokens, shape.length)
+        self.score([pair] * shape.rows, Stopper())
 
 
 def _tokenizer(file: Path) -> Tokenizer:

@@ -11,12 +11,13 @@ from pipeline.clock import Lap
 from pipeline.errors import FleetfootError
 from rerank.cost import CostModel
 from rerank.pairs import Pair, PairTemplate
+from rerank.shapes import Buckets
 
 _ort: Any = onnxruntime
 
 
 class PairScorer(Protocol):
-    """What anytime reranking asks of a model; safe to call from several threads."""
+    """What anytime reranking asks of a model. `score` is called from one thread, the rest from any."""
 
     @property
     def tokenizer(self) -> str:
@@ -28,6 +29,11 @@ class PairScorer(Protocol):
 
     @property
     def max_tokens(self) -> int: ...
+
+    @property
+    def buckets(self) -> Buckets:
+        """The shapes in which it is run, which is what `cost` is asked about."""
+        ...
 
     @property
     def cost(self) -> CostModel: ...

@@ -8,6 +8,7 @@ from math import inf
 from rerank.cost import CostModel
 from rerank.pairs import Pair, PairTemplate
 from rerank.scorer import ScoringFailed, Stopper
+from rerank.shapes import Buckets, Shape
 from tests.fakes_shelf import TOKENIZER, token_ids
 
 TEMPLATE = PairTemplate(opening=(1,), middle=(2,), closing=(2,), types=(0, 0, 0, 1, 1))
@@ -44,15 +45,17 @@ class FakeScorer:
         tokenizer: str = TOKENIZER,
         max_tokens: int = 64,
         warm: bool = True,
+        buckets: Buckets | None = None,
     ) -> None:
         self.scores, self.clock, self.per_token, self.slower = scores, clock, per_token, slower
         self.ended_at, self.stop_after, self.fail_after = ended_at, stop_after, fail_after
         self.tokenizer, self.max_tokens, self.template = tokenizer, max_tokens, TEMPLATE
+        self.buckets = buckets or Buckets()
         self.cost = CostModel()
         self.encoded: list[str] = []
         self.runs: list[list[Pair]] = []
         for _ in range(40 if warm else 0):
-            self.cost.learn(1000, 1000 * per_token)
+            self.cost.learn(Shape(1, 1000), 1000 * per_token)
 
     def token_ids(self, text: str) -> list[int]:
         self.encoded.append(text)
@@ -65,8 +68,8 @@ class FakeScorer:
             raise ScoringFailed("the graph fell over")
         self.runs.append(list(pairs))
         if self.clock is not None:
-            tokens = len(pairs) * max(len(pair.ids) for pair in pairs)
-            self.clock.time += tokens * self.per_token * self.slower(len(self.runs))
+            shape = self.buckets.around(len(pairs), max(len(pair.ids) for pair in pairs), self.max_tokens)
+            self.clock.time += shape.tokens * self.per_token * self.slower(len(self.runs))
             if self.clock.time > self.ended_at:
                 self.clock.time = self.ended_at
                 return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -10,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from pipeline.clock import Budget, Clock
-from pipeline.lane import Lane, LaneOptions
 from pipeline.ports import Reranker
 from rerank.anytime import AnytimeOptions
 from rerank.cross_encoder import CrossEncoderReranker
 from rerank.model import CrossEncoder, CrossEncoderOptions
 from rerank.none import NoReranker
+from rerank.scheduler import PairScheduler
+from rerank.scorer import PairScorer
 from tests.fakes_scorer import FakeScorer
 from tests.fakes_shelf import asked, candidates_on, shelf_of
 
@@ -25,29 +27,29 @@ OPTIONS = AnytimeOptions()
 SCORES = {key: float(key * 7 % 10) for key in range(10)}
 
 
-def real(lane: Lane) -> Reranker:
-    if not (MODEL / "model.onnx").is_file():
-        pytest.skip("../shared/models/ce-tiny is not here")
-    return CrossEncoderReranker(opened(), lane, OPTIONS)
-
-
 @cache
 def opened() -> CrossEncoder:
-    return CrossEncoder.open(CrossEncoderOptions(MODEL, max_tokens=64))
+    if not (MODEL / "model.onnx").is_file():
+        pytest.skip("../shared/models/ce-tiny is not here")
+    model = CrossEncoder.open(CrossEncoderOptions(MODEL, max_tokens=64))
+    model.warm_up(OPTIONS.run_tokens)
+    return model
 
 
-MAKERS: dict[str, Callable[[Lane], Reranker]] = {
-    "none": lambda lane: NoReranker(),
-    "cross-encoder": real,
-    "fake scorer": lambda lane: CrossEncoderReranker(FakeScorer(SCORES), lane, OPTIONS),
-    "failing": lambda lane: CrossEncoderReranker(FakeScorer(SCORES, fail_after=1), lane, OPTIONS),
+SCORERS: dict[str, Callable[[], PairScorer]] = {
+    "cross-encoder": opened,
+    "fake scorer": lambda: FakeScorer(SCORES),
+    "failing": lambda: FakeScorer(SCORES, fail_after=1),
 }
 
 
-@pytest.fixture(params=MAKERS)
+@pytest.fixture(params=["none", *SCORERS])
 def reranker(request: pytest.FixtureRequest) -> Iterator[Reranker]:
-    with Lane(LaneOptions("rerank")) as lane:
-        yield MAKERS[request.param](lane)
+    with ExitStack() as stack:
+        if request.param == "none":
+            yield NoReranker()
+        else:
+            yield CrossEncoderReranker(stack.enter_context(PairScheduler(SCORERS[request.param](), OPTIONS)))
 
 
 @pytest.mark.parametrize("total", [0.0, 0.004, 60.0])

@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from math import inf
 
 import pytest
 
 from pipeline.clock import Budget, Clock, Stage
-from pipeline.lane import Lane, LaneOptions
 from pipeline.passages import Degraded, Ranking
 from rerank.anytime import AnytimeOptions
 from rerank.cross_encoder import CrossEncoderReranker
+from rerank.scheduler import PairScheduler
+from rerank.scorer import KnownScores
+from rerank.shapes import Shape
 from tests.fakes_scorer import FakeScorer, HandClock
 from tests.fakes_shelf import FakeShelf, asked, candidates_on, make_passage, shelf_of
 
@@ -26,9 +29,31 @@ OPTIONS = AnytimeOptions(window=4, run_tokens=20, reserve=0.0, least_passage=2)
 
 
 @pytest.fixture
-def lane() -> Iterator[Lane]:
-    with Lane(LaneOptions("rerank", foresight=False)) as lane:
-        yield lane
+def opened() -> Iterator[ExitStack]:
+    with ExitStack() as opened:
+        yield opened
+
+
+Make = Callable[..., CrossEncoderReranker]
+
+
+@pytest.fixture
+def make(opened: ExitStack) -> Make:
+    """A reranker on a thread of its own, whose clock is the scorer's where that has one."""
+
+    def made(
+        scorer: FakeScorer, options: AnytimeOptions = OPTIONS, *, known: KnownScores | None = None, line: int = 64
+    ):
+        now = scorer.clock or time.perf_counter
+        scheduler = opened.enter_context(PairScheduler(scorer, options, line=line, now=now))
+        return CrossEncoderReranker(scheduler, known)
+
+    return made
+
+
+def untouched(scorer: FakeScorer) -> CrossEncoderReranker:
+    """A reranker whose line nobody may join."""
+    return CrossEncoderReranker(Untouched(scorer, OPTIONS, now=scorer.clock or time.perf_counter))
 
 
 def order(ranking: Ranking) -> list[int]:
@@ -39,18 +64,18 @@ def scored(ranking: Ranking) -> int:
     return sum(ranked.rerank_score is not None for ranked in ranking.items)
 
 
-async def test_with_time_enough_all_are_scored_and_nothing_is_given_up(lane: Lane) -> None:
-    reranker = CrossEncoderReranker(FakeScorer(BACKWARDS), lane, OPTIONS)
+async def test_with_time_enough_all_are_scored_and_nothing_is_given_up(make: Make) -> None:
+    reranker = make(FakeScorer(BACKWARDS))
     ranking = await reranker.rerank(asked("w x y"), candidates_on(SHELF, KEYS), Clock(Budget()))
     assert scored(ranking) == 12
     assert order(ranking)[:2] == [11, 10]
     assert ranking.degraded == ()
 
 
-async def test_a_late_reranker_costs_quality_not_time(lane: Lane) -> None:
+async def test_a_late_reranker_costs_quality_not_time(make: Make) -> None:
     now = HandClock()
     scorer = FakeScorer(BACKWARDS, now, per_token=0.001)
-    reranker = CrossEncoderReranker(scorer, lane, OPTIONS)
+    reranker = make(scorer)
     clock = Clock(Budget(shares={Stage.RERANK: 0.075}), now=now)
     ranking = await reranker.rerank(asked("w x y"), candidates_on(SHELF, KEYS), clock)
     assert now.time <= 0.075
@@ -61,93 +86,85 @@ async def test_a_late_reranker_costs_quality_not_time(lane: Lane) -> None:
     assert not clock.timings[0].cut
 
 
-async def test_a_model_that_becomes_slow_is_ended_and_what_it_had_scored_counts(lane: Lane) -> None:
+async def test_a_model_that_becomes_slow_is_ended_and_what_it_had_scored_counts(make: Make) -> None:
     now = HandClock()
     scorer = FakeScorer(BACKWARDS, now, per_token=0.001, slower=lambda run: 3.0 if run > 1 else 1.0, ended_at=0.125)
     clock = Clock(Budget(shares={Stage.RERANK: 0.125}), now=now)
-    ranking = await CrossEncoderReranker(scorer, lane, OPTIONS).rerank(
-        asked("w x y"), candidates_on(SHELF, KEYS), clock
-    )
+    ranking = await make(scorer).rerank(asked("w x y"), candidates_on(SHELF, KEYS), clock)
     assert now.time <= 0.125
     assert scored(ranking) == 4
     assert ranking.degraded[0].reason == "out_of_time"
 
 
-async def test_the_reserve_is_left_over(lane: Lane) -> None:
+async def test_the_reserve_is_left_over(make: Make) -> None:
     now = HandClock()
     options = AnytimeOptions(window=4, run_tokens=10, reserve=0.03)
     scorer = FakeScorer(BACKWARDS, now, per_token=0.001, max_tokens=64)
-    ranking = await CrossEncoderReranker(scorer, lane, options).rerank(
+    ranking = await make(scorer, options).rerank(
         asked("w x y"), candidates_on(SHELF, KEYS), Clock(Budget(total=0.075), now=now)
     )
     assert now.time <= 0.075 - 0.03
     assert scored(ranking) == 4
 
 
-async def test_less_time_than_one_pair_takes_begins_nothing(lane: Lane) -> None:
+async def test_less_time_than_one_pair_takes_begins_nothing(make: Make) -> None:
     now = HandClock()
     scorer = FakeScorer(BACKWARDS, now, per_token=0.001)
     clock = Clock(Budget(shares={Stage.RERANK: 0.004}), now=now)
-    ranking = await CrossEncoderReranker(scorer, NoLane(), OPTIONS).rerank(asked(), candidates_on(SHELF, KEYS), clock)
+    ranking = await untouched(scorer).rerank(asked(), candidates_on(SHELF, KEYS), clock)
     assert order(ranking) == list(KEYS)
     assert ranking.degraded == (Degraded(Stage.RERANK, "out_of_time", "scored 0 of 12"),)
     assert scorer.encoded == []
 
 
-async def test_no_time_at_all_begins_nothing(lane: Lane) -> None:
-    reranker = CrossEncoderReranker(FakeScorer(BACKWARDS), NoLane(), OPTIONS)
+async def test_no_time_at_all_begins_nothing(make: Make) -> None:
+    reranker = untouched(FakeScorer(BACKWARDS))
     ranking = await reranker.rerank(asked(), candidates_on(SHELF, KEYS), Clock(Budget(total=0.0)))
     assert ranking.degraded == (Degraded(Stage.RERANK, "out_of_time", "scored 0 of 12"),)
 
 
-class NoLane(Lane):
-    """A lane in which work is a mistake."""
+class Untouched(PairScheduler):
+    """A line in which work is a mistake."""
 
-    def __init__(self) -> None:
-        super().__init__(LaneOptions("none"))
-
-    async def run(self, lap: object, work: object) -> None:  # type: ignore[override]
+    async def score(self, asked: object, progress: object, lap: object) -> None:
         raise AssertionError("work was begun")
 
 
-async def test_a_reranker_that_was_refused_for_long_tries_again(lane: Lane) -> None:
-    scorer = FakeScorer(BACKWARDS, per_token=0.00001)
+async def test_a_reranker_that_was_refused_for_long_tries_again(make: Make) -> None:
+    now = HandClock()
+    scorer = FakeScorer(BACKWARDS, now, per_token=0.00001)
     for _ in range(60):
-        scorer.cost.learn(100, 100.0)
-    reranker = CrossEncoderReranker(scorer, lane, OPTIONS)
+        scorer.cost.learn(Shape(1, 100), 100.0)
+    reranker = make(scorer)
     for _ in range(2000):
-        clock = Clock(Budget(shares={Stage.RERANK: 0.05}), now=HandClock())
+        clock = Clock(Budget(shares={Stage.RERANK: 0.05}), now=now)
         ranking = await reranker.rerank(asked("w x y"), candidates_on(SHELF, KEYS), clock)
         if scored(ranking):
             return
     pytest.fail("it never came back")
 
 
-async def test_a_cold_model_is_tried_with_one_pair(lane: Lane) -> None:
+async def test_a_cold_model_is_tried_with_one_pair(make: Make) -> None:
     now = HandClock()
     scorer = FakeScorer(BACKWARDS, now, per_token=0.001, warm=False)
     clock = Clock(Budget(shares={Stage.RERANK: 0.065}), now=now)
-    ranking = await CrossEncoderReranker(scorer, lane, OPTIONS).rerank(
-        asked("w x y"), candidates_on(SHELF, KEYS), clock
-    )
+    ranking = await make(scorer).rerank(asked("w x y"), candidates_on(SHELF, KEYS), clock)
     assert len(scorer.runs[0]) == 1
     assert now.time <= 0.065
     assert scored(ranking) == 6
 
 
-async def test_a_full_lane_costs_the_reranking_and_is_told() -> None:
-    lane = Lane(LaneOptions("rerank", line=0))
-    with lane:
-        reranker = CrossEncoderReranker(FakeScorer(BACKWARDS), lane, OPTIONS)
-        ranking = await reranker.rerank(asked("w x y"), candidates_on(SHELF, KEYS), Clock(Budget()))
+async def test_a_full_line_costs_the_reranking_and_is_told(make: Make) -> None:
+    reranker = make(FakeScorer(BACKWARDS), line=0)
+    ranking = await reranker.rerank(asked("w x y"), candidates_on(SHELF, KEYS), Clock(Budget()))
     assert order(ranking) == list(KEYS)
     assert ranking.degraded == (Degraded(Stage.RERANK, "overloaded", "scored 0 of 12"),)
 
 
 async def test_a_model_that_fails_keeps_what_it_had_scored_and_is_logged(
-    lane: Lane, caplog: pytest.LogCaptureFixture
+    make: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
-    reranker = CrossEncoderReranker(FakeScorer(BACKWARDS, fail_after=2), lane, OPTIONS)
+    reranker = make(FakeScorer(BACKWARDS, fail_after=2))
     with caplog.at_level(logging.WARNING, "rerank"):
         ranking = await reranker.rerank(asked("w x y"), candidates_on(SHELF, KEYS), Clock(Budget()))
     assert ranking.degraded == (Degraded(Stage.RERANK, "failed", "scored 4 of 12: the graph fell over"),)
@@ -155,17 +172,17 @@ async def test_a_model_that_fails_keeps_what_it_had_scored_and_is_logged(
     assert "the graph fell over" in caplog.text
 
 
-async def test_a_query_longer_than_the_model_reads_is_not_cut_but_told(lane: Lane) -> None:
+async def test_a_query_longer_than_the_model_reads_is_not_cut_but_told(make: Make) -> None:
     scorer = FakeScorer(BACKWARDS, max_tokens=64)
-    reranker = CrossEncoderReranker(scorer, lane, OPTIONS)
+    reranker = make(scorer)
     ranking = await reranker.rerank(asked("word " * 62), candidates_on(SHELF, KEYS), Clock(Budget()))
     assert order(ranking) == list(KEYS)
     assert "the query takes 62 of the reranker's 64 tokens" in ranking.degraded[0].detail
     assert scorer.runs == []
 
 
-async def test_only_the_depth_asked_for_is_scored(lane: Lane) -> None:
-    reranker = CrossEncoderReranker(FakeScorer(BACKWARDS), lane, OPTIONS)
+async def test_only_the_depth_asked_for_is_scored(make: Make) -> None:
+    reranker = make(FakeScorer(BACKWARDS))
     ranking = await reranker.rerank(asked("w x y", depth=5), candidates_on(SHELF, KEYS), Clock(Budget()))
     assert scored(ranking) == 5
     assert order(ranking)[5:] == list(range(5, 12))
@@ -174,27 +191,25 @@ async def test_only_the_depth_asked_for_is_scored(lane: Lane) -> None:
 
 async def test_depth_0_is_off_as_asked_and_takes_no_lap() -> None:
     clock = Clock(Budget())
-    reranker = CrossEncoderReranker(FakeScorer(BACKWARDS), NoLane(), OPTIONS)
+    reranker = untouched(FakeScorer(BACKWARDS))
     ranking = await reranker.rerank(asked(depth=0), candidates_on(SHELF, KEYS), clock)
     assert order(ranking) == list(KEYS)
     assert (ranking.degraded, clock.timings) == ((), ())
 
 
-async def test_what_was_scored_before_the_lap_was_cut_counts() -> None:
+async def test_what_was_scored_before_the_lap_was_cut_counts(make: Make) -> None:
     """The second run does not return until it is terminated: the caller is let go and has the first run's scores."""
-    scorer = StuckScorer(BACKWARDS, stuck_at=2)
-    with Lane(LaneOptions("rerank", foresight=False)) as lane:
-        reranker = CrossEncoderReranker(scorer, lane, OPTIONS)
-        clock = Clock(Budget(shares={Stage.RERANK: 0.2}))
-        ranking = await reranker.rerank(asked("w x y"), candidates_on(SHELF, KEYS), clock)
+    reranker = make(StuckScorer(BACKWARDS, stuck_at=2))
+    clock = Clock(Budget(shares={Stage.RERANK: 0.2}))
+    ranking = await reranker.rerank(asked("w x y"), candidates_on(SHELF, KEYS), clock)
     assert scored(ranking) == 2
     assert ranking.degraded == (Degraded(Stage.RERANK, "out_of_time", "scored 2 of 12"),)
 
 
 async def test_a_caller_who_leaves_ends_the_run_on_the_thread() -> None:
     scorer = StuckScorer(BACKWARDS, stuck_at=1)
-    with Lane(LaneOptions("rerank", foresight=False)) as lane:
-        reranker = CrossEncoderReranker(scorer, lane, OPTIONS)
+    with PairScheduler(scorer, OPTIONS) as line:
+        reranker = CrossEncoderReranker(line)
         leaving = asyncio.create_task(
             reranker.rerank(asked("w x y"), candidates_on(SHELF, KEYS), Clock(Budget(total=inf)))
         )
@@ -202,7 +217,7 @@ async def test_a_caller_who_leaves_ends_the_run_on_the_thread() -> None:
         leaving.cancel()
         with pytest.raises(asyncio.CancelledError):
             await leaving
-    assert lane.busy == 0
+    assert line.waiting == 0
     assert scorer.terminated
 
 
@@ -226,21 +241,19 @@ class StuckScorer(FakeScorer):
         return None
 
 
-async def test_ids_of_another_tokenizer_are_not_used_and_text_is_tokenised_once(lane: Lane) -> None:
+async def test_ids_of_another_tokenizer_are_not_used_and_text_is_tokenised_once(make: Make) -> None:
     passages = [make_passage(f"d{number}", 0, f"p{number} a text") for number in range(3)]
     shelf = FakeShelf(passages, tokenizer="another")
     scorer = FakeScorer(BACKWARDS)
-    reranker = CrossEncoderReranker(scorer, lane, OPTIONS)
+    reranker = make(scorer)
     for _ in range(2):
         await reranker.rerank(asked("w x y"), candidates_on(shelf, range(3)), Clock(Budget()))
     assert scorer.encoded == ["w x y", "p0 a text", "p1 a text", "p2 a text", "w x y"]
 
 
-async def test_ids_of_the_same_tokenizer_are_looked_up(lane: Lane) -> None:
+async def test_ids_of_the_same_tokenizer_are_looked_up(make: Make) -> None:
     shelf = shelf_of([4] * 3)
     scorer = FakeScorer(BACKWARDS)
-    await CrossEncoderReranker(scorer, lane, OPTIONS).rerank(
-        asked("w x y"), candidates_on(shelf, range(3)), Clock(Budget())
-    )
+    await make(scorer).rerank(asked("w x y"), candidates_on(shelf, range(3)), Clock(Budget()))
     assert scorer.encoded == ["w x y"]
     assert shelf.read == []

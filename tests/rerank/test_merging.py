@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.passages import Ranking
-from rerank.anytime import Anytime, AnytimeOptions, Progress
+from rerank.anytime import AnytimeOptions, Asked, Plan
 from rerank.merging import as_fused, merged
 from rerank.passage_tokens import PassageTokens
 from tests.fakes_scorer import FakeScorer
@@ -112,18 +112,14 @@ def _curve(
     grades: list[int], fused: list[int], scores: dict[int, float], lengths: list[int], options: AnytimeOptions
 ) -> list[float]:
     """nDCG@10 when scoring stops after 0, 1, 2, … runs."""
-    shelf, scorer, progress = shelf_of(lengths), FakeScorer(scores), Progress()
+    shelf, scorer = shelf_of(lengths), FakeScorer(scores)
     candidates = candidates_on(shelf, fused)
-    seen = [progress.scores()]
-
-    def wanted() -> bool:
-        if len(progress.scores()) > len(seen[-1]):
-            seen.append(progress.scores())
-        return True
-
     passages = PassageTokens(scorer.tokenizer, scorer.token_ids)
-    Anytime(scorer, passages, options, inf, lambda: 0.0, wanted).score("why", shelf, fused, progress)
-    wanted()
+    plan = Plan(scorer, passages, options, Asked("why", shelf, dict(enumerate(fused)), inf))
+    seen: list[dict[int, float]] = [{}]
+    while (run := plan.next(lambda: 0.0, 1)) is not None:
+        seen.append(seen[-1] | {place: scores[fused[place]] for place in run})
+        plan.done(run)
     assert len(seen[-1]) == len(fused)
     return [_ndcg([grades[key] for key in order(merged(candidates, scored))]) for scored in seen]
 

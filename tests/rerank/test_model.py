@@ -12,6 +12,7 @@ from pipeline.fingerprints import tokenizer_fingerprint
 from rerank.model import CrossEncoder, CrossEncoderOptions
 from rerank.pairs import PairTemplate
 from rerank.scorer import Stopper
+from rerank.shapes import Shape
 
 MODEL = Path(__file__).parents[2] / "../shared/models/ce-tiny"
 needs_model = pytest.mark.skipif(not (MODEL / "model.onnx").is_file(), reason="../shared/models/ce-tiny is not here")
@@ -19,13 +20,15 @@ needs_model = pytest.mark.skipif(not (MODEL / "model.onnx").is_file(), reason=".
 
 @pytest.fixture(scope="module")
 def model() -> CrossEncoder:
-    return CrossEncoder.open(CrossEncoderOptions(MODEL))
+    model = CrossEncoder.open(CrossEncoderOptions(MODEL))
+    model.warm_up(256)
+    return model
 
 
 @needs_model
-def test_the_cost_is_known_when_it_is_open(model: CrossEncoder) -> None:
+def test_the_cost_is_known_once_it_is_warm(model: CrossEncoder) -> None:
     assert model.cost.known
-    assert model.cost.expected(100) > 0
+    assert model.cost.expected(Shape(1, 200)) > model.cost.expected(Shape(1, 50)) > 0
 
 
 @needs_model
