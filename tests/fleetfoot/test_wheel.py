@@ -124,7 +124,9 @@ def test_one_name_is_claimed(wheel: Path) -> None:
 
 def test_neither_tests_nor_what_python_leaves_behind_is_in_it(wheel: Path) -> None:
     parts = {part for name in names(wheel) for part in name.split("/")}
-    assert parts & {"__pycache__", "tests", "benchmarks", "locks", "shared"} == set()
+    assert parts & {"__pycache__", "tests", "locks", "shared"} == set()
+    benchmarks = {name.split("/benchmarks/")[1].split("/")[0] for name in names(wheel) if "/benchmarks/" in name}
+    assert benchmarks == {"load"}, "what `fleetfoot bench` needs, and no benchmark of our own"
     assert [part for part in parts if part.startswith("test_") or part.endswith(".pyc")] == []
 
 
@@ -157,7 +159,18 @@ def test_importing_by_the_rooms_names_stays_free_for_others(installed: Installed
 def test_the_command_explains_itself_anywhere(installed: Installed) -> None:
     done = installed.run("--help")
     assert done.returncode == 0, done.stderr
-    assert all(verb in done.stdout for verb in ("demo", "serve", "work", "ingest", "search", "ask", "models", "keys"))
+    assert all(
+        verb in done.stdout for verb in ("demo", "serve", "work", "ingest", "search", "ask", "bench", "models", "keys")
+    )
+
+
+def test_the_load_generator_is_there_and_starts_in_a_process_of_its_own(installed: Installed) -> None:
+    explained = installed.run("bench", "--help")
+    assert explained.returncode == 0, explained.stderr
+    assert "--baseline" in explained.stdout
+    done = installed.run("bench", f"http://127.0.0.1:{free_port()}", "--seconds", "1")
+    assert done.returncode == 2
+    assert "No fleetfoot answers at http://127.0.0.1:" in done.stderr
 
 
 def test_a_file_is_ingested_and_asked_about_far_from_any_checkout(installed: Installed) -> None:

@@ -37,6 +37,7 @@ def test_every_package_reaches_the_wheel() -> None:
         for init in (ROOT / room).rglob("__init__.py"):
             name = ".".join(init.parent.relative_to(ROOT).parts)
             assert (name if room == "fleetfoot" else f"fleetfoot.app.{name}") in listed, name
+    assert "fleetfoot.app.benchmarks.load" in listed, "`fleetfoot bench` is for those without a checkout too"
 
 
 def test_a_package_says_in_one_sentence_what_it_is_and_imports_nothing() -> None:
