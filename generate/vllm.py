@@ -126,13 +126,10 @@ class VllmGenerator:
         """
         async with self._place():
             response = await self._begin(prompt)
-            try:
-                answer = AnswerReader(response, silence=self.options.inter_token_timeout)
+            with AnswerReader(response, silence=self.options.inter_token_timeout) as answer:
                 while tokens := await answer.more():
                     for token in tokens:
                         yield token
-            finally:
-                response.close()  # no effect on a connection that went back to the pool
 
     @asynccontextmanager
     async def _place(self) -> AsyncGenerator[None, None]:

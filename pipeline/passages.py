@@ -305,6 +305,8 @@ class Token:
 
     `delta` is the upstream's own delta object (content, reasoning, tool calls) for choice `index`, without the role;
     `text` is its content, empty for tool calls. The last chunk carries `finish_reason`; `usage` may come by itself.
+    `raw` is the text as the JSON string that it came as, where there is nothing else in the chunk. `more` promises that
+    the next token is here already, so that whoever passes this one on may wait for it and send both at once.
     """
 
     text: str = ""
@@ -313,3 +315,5 @@ class Token:
     finish_reason: str | None = None
     usage: Usage | None = None
     logprobs: Mapping[str, object] | None = None
+    raw: bytes = field(default=b"", compare=False, repr=False)
+    more: bool = field(default=False, compare=False, repr=False)
