@@ -16,23 +16,35 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapp
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from importlib.metadata import PackageNotFoundError, version
 from math import inf, isnan, nan
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ingest.catalog import Catalog, CatalogOptions
 from pipeline.answering import Answering
+from pipeline.caching import Counted
 from pipeline.clock import Lap, Stage
 from pipeline.errors import FleetfootError, Misconfigured
 from pipeline.health import Check, Figure, Tally
 from pipeline.lane import Lane, LaneOptions
 from pipeline.outages import Outage
-from pipeline.ports import Chunker, GenerationRef, GenerationWriter, Parser, PassageEncoder, Reranker
+from pipeline.ports import (
+    Chunker,
+    GenerationRef,
+    GenerationWriter,
+    Parser,
+    PassageEncoder,
+    Reranker,
+    Retriever,
+    SecondLevel,
+)
 from pipeline.ports import Generator as AnswerGenerator
 from pipeline.profile import Profile
 
 if TYPE_CHECKING:
     from ingest.nudging import JobNotices, RedisNudge
+    from retrieve.cached import CachedRetriever
     from retrieve.generation import Generation
     from retrieve.model_folder import ModelFolder
     from retrieve.query_encoder import QueryEncoder, TextEncoder
@@ -86,6 +98,27 @@ class UpstreamOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class CachingOptions:
+    """What is kept of what was computed: so many `queries` (vectors), `retrievals` and rerank `scores`; 0 for none.
+
+    With `redis_url` instances share it there, for `seconds`. `single_flight` computes equal requests at the same time
+    once. A comparison with what has no cache turns all of it off: `CachingOptions.off()`.
+    """
+
+    queries: int = 10_000
+    retrievals: int = 2_000
+    scores: int = 100_000
+    single_flight: bool = True
+    redis_url: str | None = None
+    seconds: int = 86_400
+
+    @classmethod
+    def off(cls) -> CachingOptions:
+        """Everything is computed, for everybody."""
+        return cls(0, 0, 0, single_flight=False)
+
+
+@dataclass(frozen=True, slots=True)
 class RequestOptions:
     """What a request passes through.
 
@@ -101,7 +134,7 @@ class RequestOptions:
     device: str = "cpu"
     threads: int | None = None
     line: int = 64
-    cached_queries: int = 10_000
+    caching: CachingOptions = CachingOptions()
     profiles: Mapping[str, Profile] = field(default_factory=lambda: {"default": Profile()})
 
 
@@ -177,7 +210,9 @@ async def open_request_stages(
     from retrieve.hybrid import HybridRetriever
     from retrieve.lexical_kernel import kernel
     from retrieve.query_encoder import QueryEncoder, QueryEncoderOptions
+    from retrieve.remote_cache import RedisCacheOptions, open_second_level
     from retrieve.sessions import Device
+    from retrieve.vector_cache import VectorCache
 
     cores = options.threads or usable_cores()
     permits = threading.Semaphore(cores)
@@ -190,10 +225,15 @@ async def open_request_stages(
         catalog = opened.enter_context(Catalog.open(options.storage.catalog()))
         model = embedder(options.storage, options.embedder)
         encoder = OnnxEncoder.open(model, EncoderOptions(Device(options.device)))
+        caching = options.caching
+        kept_for = RedisCacheOptions(caching.seconds)
+        second = await opened.enter_async_context(open_second_level(caching.redis_url, kept_for))
+        vectors = VectorCache.open(encoder.fingerprint, encoder.dimensions, entries=caching.queries, second=second)
         queries = opened.enter_context(
             QueryEncoder(
                 around_encoder(encoder) if around_encoder else encoder,
-                QueryEncoderOptions(options.cached_queries, options.line),
+                QueryEncoderOptions(options.line, single_flight=caching.single_flight),
+                known=vectors if caching.queries else None,
                 permits=permits,
             )
         )
@@ -204,10 +244,12 @@ async def open_request_stages(
         generations = _generations(options, catalog, encoder.fingerprint, lane("open", 1, native=False), dense)
         await generations.open_all(catalog.published())
         context = lane("context", 1, native=True)
+        scores: Counted | None = None
         reranker, reranker_name = _reranker(options, lambda: lane("rerank", 1, native=True))
         generator, generator_name, upstream = await _generator(options, opened)
-        retriever = HybridRetriever(generations, queries, lexical=lane("lexical", cores, native=True), dense=dense)
-        refreshing = _Refreshing(generations, catalog, catalog_lane)
+        searching = HybridRetriever(generations, queries, lexical=lane("lexical", cores, native=True), dense=dense)
+        retriever, retrievals = _remembering(options, searching, generations, encoder.fingerprint, second)
+        refreshing = _Refreshing(generations, catalog, catalog_lane, retrievals)
         opened.push_async_callback(_ended, asyncio.create_task(refreshing.run()))
         nudge = await opened.enter_async_context(RedisNudge.open(options.redis_url))
         notices = await opened.enter_async_context(JobNotices.open(options.redis_url))
@@ -230,8 +272,8 @@ async def open_request_stages(
             options.profiles,
             _checks(encoder.fingerprint, reranker_name, generations, catalog, catalog_lane, nudge, upstream),
             {"embedder": encoder.fingerprint, "reranker": reranker_name, "generator": generator_name},
-            _figures(queries, refreshing),
-            _tallies(queries),
+            (*_figures(queries, refreshing), *_sizes(vectors, retrievals, scores)),
+            _tallies(queries, retrievals, scores),
         )
 
 
@@ -345,15 +387,51 @@ async def _generator(
     return client, upstream.model, client.check
 
 
+def _remembering(
+    options: RequestOptions,
+    searching: Retriever,
+    generations: Generations,
+    embedder: str,
+    second: SecondLevel | None,
+) -> tuple[Retriever, CachedRetriever | None]:
+    """The retriever, with a memory and with single flight, as far as they are wanted; the memory by itself."""
+    from pipeline.caching import CacheCounts
+    from retrieve.cached import CachedRetriever, retrieval_key
+    from retrieve.dense import DenseOptions
+    from retrieve.hybrid import HybridOptions
+    from retrieve.shared import SharedRetriever
+
+    caching = options.caching
+    key = retrieval_key(repr((own_version(), embedder, options.device, HybridOptions(), DenseOptions())))
+    retriever, cached = searching, None
+    if caching.retrievals:
+        cached = CachedRetriever.open(retriever, generations, key, entries=caching.retrievals, second=second)
+        retriever = cached
+    if caching.single_flight:
+        retriever = SharedRetriever(retriever, generations, key, cached.counts if cached else CacheCounts())
+    return retriever, cached
+
+
+def own_version() -> str:
+    """The installed distribution's version; `0+checkout` where none is installed."""
+    try:
+        return version("fleetfoot")
+    except PackageNotFoundError:
+        return "0+checkout"
+
+
 class _Refreshing:
     """The catalog is looked at, rather than listened for: it is the truth, and Redis may be away.
 
     `backlog` counts documents; it is not a number before the first look and while the catalog is away.
     """
 
-    def __init__(self, generations: Generations, catalog: Catalog, lane: Lane) -> None:
+    def __init__(
+        self, generations: Generations, catalog: Catalog, lane: Lane, retrievals: CachedRetriever | None
+    ) -> None:
         self.backlog = nan
         self._generations = generations
+        self._retrievals = retrievals
         self._catalog = catalog
         self._lane = lane
         self._counted = -inf
@@ -376,6 +454,9 @@ class _Refreshing:
         open_already = {(state.tenant, state.collection) for state in self._generations.states()}
         await self._generations.refresh()
         await self._generations.open_all(key for key in published if key not in open_already)
+        if self._retrievals is not None:
+            serving = ((state.tenant, state.generation or "") for state in self._generations.states())
+            self._retrievals.forget_retired(serving)
 
     async def _count(self) -> None:
         now = time.monotonic()
@@ -438,13 +519,42 @@ def _checks(
     }
 
 
-def _tallies(queries: QueryEncoder) -> tuple[Tally, ...]:
-    def vectors() -> dict[str, float]:
-        counts = queries.counts
-        return {"cached": counts.hits, "joined": counts.joined, "computed": counts.computed}
+_HOW = "got from this instance's cache, from the shared one, from an equal request under way, or computed."
 
-    text = "Query vectors: taken from the cache, shared with an equal query under way, or computed."
-    return (Tally("query_vectors", text, "how", vectors),)
+
+def _tallies(queries: QueryEncoder, retrievals: Counted | None, scores: Counted | None) -> tuple[Tally, ...]:
+    tallies = [Tally("query_vectors", f"Query vectors: {_HOW}", "how", queries.counts.by_outcome)]
+    if retrievals is not None:
+        tallies.append(Tally("retrievals", f"Retrievals: {_HOW}", "how", retrievals.counts.by_outcome))
+    if scores is not None:
+        tallies.append(Tally("rerank_scores", f"Rerank scores: {_HOW}", "how", scores.counts.by_outcome))
+    return tuple(tallies)
+
+
+def _sizes(vectors: Counted, retrievals: Counted | None, scores: Counted | None) -> tuple[Figure, ...]:
+    """What the caches keep in this process."""
+
+    def entries(cache: Counted) -> Callable[[], float]:
+        return lambda: float(cache.entries)
+
+    def size(cache: Counted) -> Callable[[], float]:
+        return lambda: float(cache.size)
+
+    figures = [
+        Figure("query_vectors_kept", "Query vectors in this instance's cache.", entries(vectors)),
+        Figure("query_vectors_kept_bytes", "Bytes that they take.", size(vectors)),
+    ]
+    if retrievals is not None:
+        figures += [
+            Figure("retrievals_kept", "Retrievals in this instance's cache.", entries(retrievals)),
+            Figure("retrievals_kept_bytes", "Bytes that they take.", size(retrievals)),
+        ]
+    if scores is not None:
+        figures += [
+            Figure("rerank_scores_kept", "Queries in this instance's cache of rerank scores.", entries(scores)),
+            Figure("rerank_scores_kept_bytes", "Bytes that they take.", size(scores)),
+        ]
+    return tuple(figures)
 
 
 def _figures(queries: QueryEncoder, refreshing: _Refreshing) -> tuple[Figure, ...]:

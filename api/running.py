@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from importlib.metadata import PackageNotFoundError, version
 
 import uvloop
 
@@ -12,7 +11,14 @@ from api.assembly import create_app
 from api.metrics import Metrics
 from api.serving import log_to_stderr, serve
 from api.settings import Settings
-from assembly import RequestOptions, StorageOptions, UpstreamOptions, open_request_stages
+from assembly import (
+    CachingOptions,
+    RequestOptions,
+    StorageOptions,
+    UpstreamOptions,
+    open_request_stages,
+    own_version,
+)
 from pipeline.errors import Misconfigured
 
 log = logging.getLogger("fleetfoot.api")
@@ -43,17 +49,16 @@ def request_options(settings: Settings) -> RequestOptions:
         device=settings.device,
         threads=settings.threads,
         line=settings.line,
-        cached_queries=settings.cached_queries,
+        caching=CachingOptions(
+            settings.cached_queries,
+            settings.cached_retrievals,
+            settings.cached_scores,
+            single_flight=settings.single_flight,
+            redis_url=settings.cache_redis_url,
+            seconds=settings.cache_seconds,
+        ),
         profiles=settings.every_profile(),
     )
-
-
-def own_version() -> str:
-    """The installed distribution's version; `0+checkout` where none is installed."""
-    try:
-        return version("fleetfoot")
-    except PackageNotFoundError:
-        return "0+checkout"
 
 
 async def _run(settings: Settings) -> None:

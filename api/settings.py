@@ -68,6 +68,11 @@ class Settings(BaseSettings):
 
     device: str = Field(default="cpu", description="Where encoder and reranker run: cpu or cuda.")
     cached_queries: int = Field(default=10_000, ge=0, description="Query vectors kept (1.5 kB each); 0 for none.")
+    cached_retrievals: int = Field(default=2_000, ge=0, description="Retrievals kept (5 kB each); 0 for none.")
+    cached_scores: int = Field(default=100_000, ge=0, description="Rerank scores kept (24 bytes each); 0 for none.")
+    single_flight: bool = Field(default=True, description="Equal requests at the same time are computed once.")
+    cache_redis_url: str | None = Field(default=None, description="A Redis in which instances share the three.")
+    cache_seconds: int = Field(default=86_400, ge=1, description="How long they are kept there.")
     threads: int | None = Field(default=None, ge=1, description="Native calls at once; else as many as cores.")
     line: int = Field(default=64, ge=1, description="Requests that may wait for a stage's threads.")
 
@@ -186,4 +191,6 @@ def table() -> list[tuple[str, str, str]]:
 def _written(default: object) -> str:
     if default is None:
         return ""
+    if isinstance(default, bool):
+        return str(default).lower()
     return json.dumps(default) if isinstance(default, dict) else str(default)

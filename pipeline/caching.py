@@ -13,6 +13,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from math import inf
+from typing import Protocol
 
 from pipeline.clock import Lap
 from pipeline.ports import SecondLevel
@@ -61,6 +62,17 @@ class CacheCounts:
             "joined": self.joined,
             "computed": self.computed,
         }
+
+
+class Counted(Protocol):
+    """What every cache can tell of itself: `entries` and `size` (in bytes) are what this process keeps."""
+
+    @property
+    def counts(self) -> CacheCounts: ...
+    @property
+    def entries(self) -> int: ...
+    @property
+    def size(self) -> int: ...
 
 
 class Cache:

@@ -17,8 +17,22 @@ from redis.exceptions import RedisError
 
 from pipeline.errors import Misconfigured, UpstreamFailed
 from pipeline.outages import Outage
+from pipeline.ports import SecondLevel
+from pipeline.second_level import GuardedLevel
 
 log = logging.getLogger(__name__)
+
+
+@asynccontextmanager
+async def open_second_level(
+    url: str | None, options: RedisCacheOptions | None = None
+) -> AsyncGenerator[SecondLevel | None, None]:
+    """A second level that nobody waits for, or none where no address is given."""
+    if url is None:
+        yield None
+        return
+    async with RedisCache.open(url, options) as cache:
+        yield GuardedLevel(cache)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,9 @@ from pipeline.profile import Profile, Search
 from retrieve.hybrid import HybridOptions, HybridRetriever
 from retrieve.query_encoder import QueryEncoder, QueryEncoderOptions
 from retrieve.serving import Generations
+from retrieve.vector_cache import VectorCache
 from tests.fakes_encoder import FakeEncoder
-from tests.generations import opened
+from tests.generations import DIMENSIONS, EMBEDDER, opened
 
 
 @dataclass
@@ -60,12 +61,13 @@ def searching(
 ) -> Iterator[Searching]:
     """Serves the generations to the default tenant."""
     encoder = FakeEncoder()
+    known = VectorCache.open(EMBEDDER, DIMENSIONS, entries=cached) if cached else None
     current = FakeCurrent({("default", ref.collection): ref for ref in refs})
     with (
         Lane(LaneOptions("lexical", line=line)) as lexical,
         Lane(LaneOptions("dense", line=line)) as dense,
         Lane(LaneOptions("opening")) as opening,
-        QueryEncoder(encoder, QueryEncoderOptions(cached=cached, line=line)) as queries,
+        QueryEncoder(encoder, QueryEncoderOptions(line=line), known=known) as queries,
     ):
         generations = Generations(current, opened, earlier=current, opening=opening, searching=dense)
         retriever = HybridRetriever(generations, queries, lexical=lexical, dense=dense, options=options)

@@ -10,10 +10,14 @@ from math import inf
 import numpy as np
 import pytest
 
-from pipeline.clock import Budget, Clock, Lap, Stage
+from pipeline.clock import Budget, CacheUse, Clock, Lap, Stage
 from pipeline.errors import OutOfTime, Overloaded
+from pipeline.second_level import GuardedLevel
 from retrieve.query_encoder import QueryEncoder, QueryEncoderOptions
+from retrieve.vector_cache import VectorCache
+from tests.fakes_cache import FakeLevel
 from tests.fakes_encoder import FakeEncoder
+from tests.generations import DIMENSIONS, EMBEDDER
 from tests.searching import until
 
 
@@ -23,8 +27,13 @@ def fake() -> FakeEncoder:
 
 
 @pytest.fixture
-def encoder(fake: FakeEncoder) -> Iterator[QueryEncoder]:
-    with QueryEncoder(fake, QueryEncoderOptions(cached=3, line=4)) as opened:
+def known() -> VectorCache:
+    return VectorCache.open(EMBEDDER, DIMENSIONS, entries=3)
+
+
+@pytest.fixture
+def encoder(fake: FakeEncoder, known: VectorCache) -> Iterator[QueryEncoder]:
+    with QueryEncoder(fake, QueryEncoderOptions(line=4), known=known) as opened:
         yield opened
         fake.gate.set()
 
@@ -50,7 +59,7 @@ async def test_a_text_asked_again_is_not_computed_again(fake: FakeEncoder, encod
     await encoder.encode(["tram"], lap())
     await encoder.encode(["tram"], lap())
     assert len(fake.batches) == 1
-    assert (encoder.counts.hits, encoder.counts.computed, encoder.counts.entries) == (1, 1, 1)
+    assert (encoder.counts.hits, encoder.counts.computed) == (1, 1)
 
 
 async def test_the_text_that_was_not_asked_for_longest_leaves_the_cache(encoder: QueryEncoder) -> None:
@@ -61,7 +70,7 @@ async def test_the_text_that_was_not_asked_for_longest_leaves_the_cache(encoder:
 
 async def test_a_vector_from_the_cache_cannot_be_changed(encoder: QueryEncoder) -> None:
     row = (await encoder.encode(["a"], lap()))[0]
-    row[:] = 0
+    row[:] = 0  # what is handed out is a copy
     assert np.linalg.norm((await encoder.encode(["a"], lap()))[0]) == pytest.approx(1)
 
 
@@ -204,3 +213,76 @@ async def test_a_failing_model_fails_its_callers_and_not_the_next(fake: FakeEnco
         await encoder.encode(["tram"], lap())
     fake.error = None
     np.testing.assert_array_equal((await encoder.encode(["tram"], lap()))[0], fake.vector("tram"))
+
+
+async def test_what_the_caches_were_worth_is_counted_on_the_lap(encoder: QueryEncoder) -> None:
+    timed = lap()
+    await encoder.encode(["a", "b", "a"], timed)
+    await encoder.encode(["b", "c"], timed)
+    assert timed.caches == {"vectors": CacheUse(1, 4)}
+
+
+async def test_without_single_flight_everybody_is_computed_for(fake: FakeEncoder) -> None:
+    with QueryEncoder(fake, QueryEncoderOptions(single_flight=False)) as encoder:
+        fake.gate.clear()
+        asked = [asyncio.create_task(encoder.encode(["tram"], lap())) for _ in range(3)]
+        await begun(fake)
+        fake.gate.set()
+        await asyncio.gather(*asked)
+        assert sum(len(batch) for batch in fake.batches) == 3
+        assert (encoder.counts.joined, encoder.counts.computed) == (0, 3)
+
+
+async def test_without_a_cache_and_single_flight_a_leaver_takes_his_place_with_him(fake: FakeEncoder) -> None:
+    with QueryEncoder(fake, QueryEncoderOptions(single_flight=False)) as encoder:
+        fake.gate.clear()
+        first = asyncio.create_task(encoder.encode(["first"], lap()))
+        await begun(fake)
+        leaving, staying = (asyncio.create_task(encoder.encode(["tram"], lap())) for _ in range(2))
+        await asyncio.sleep(0)
+        leaving.cancel()
+        await asyncio.gather(leaving, return_exceptions=True)
+        assert encoder.waiting == 1
+        fake.gate.set()
+        await asyncio.gather(first, staying)
+
+
+async def test_an_instance_has_the_vector_that_another_computed(fake: FakeEncoder) -> None:
+    level = GuardedLevel(FakeLevel())
+    for counted in ((0, 1), (1, 0)):
+        known = VectorCache.open(EMBEDDER, DIMENSIONS, second=level)
+        with QueryEncoder(fake, known=known) as encoder:
+            np.testing.assert_array_equal((await encoder.encode(["tram"], lap()))[0], fake.vector("tram"))
+            assert (encoder.counts.shared_hits, encoder.counts.computed) == counted
+    assert len(fake.batches) == 1
+
+
+@pytest.mark.parametrize("other", [("another-embedder", DIMENSIONS), (EMBEDDER, DIMENSIONS * 2)])
+async def test_a_vector_of_another_model_is_never_used(fake: FakeEncoder, other: tuple[str, int]) -> None:
+    level = GuardedLevel(FakeLevel())
+    VectorCache.open(*other, second=level).keep("tram", np.zeros(other[1], np.float32))
+    with QueryEncoder(fake, known=VectorCache.open(EMBEDDER, DIMENSIONS, second=level)) as encoder:
+        np.testing.assert_array_equal((await encoder.encode(["tram"], lap()))[0], fake.vector("tram"))
+
+
+async def test_a_second_level_that_hangs_costs_a_part_of_the_lap_and_not_the_vector(fake: FakeEncoder) -> None:
+    behind = FakeLevel()
+    behind.gate.clear()
+    known = VectorCache.open(EMBEDDER, DIMENSIONS, second=GuardedLevel(behind))
+    with QueryEncoder(fake, known=known) as encoder:
+        async with asyncio.timeout(10):  # it would wait for ever
+            np.testing.assert_array_equal((await encoder.encode(["tram"], lap(60.0)))[0], fake.vector("tram"))
+
+
+async def test_what_somebody_computed_during_the_look_is_not_computed_again(fake: FakeEncoder) -> None:
+    behind = FakeLevel()
+    behind.gate.clear()
+    known = VectorCache.open(EMBEDDER, DIMENSIONS, second=behind)
+    with QueryEncoder(fake, known=known) as encoder:
+        asked = asyncio.create_task(encoder.encode(["tram"], lap()))
+        await until(lambda: behind.asked == 1)
+        known.keep("tram", fake.vector("tram"))
+        behind.kept.clear()
+        behind.gate.set()
+        await asked
+    assert fake.batches == []
