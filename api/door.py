@@ -20,14 +20,14 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.callers import Callers
+from api.connection import FIRST_BYTE, HANG_UP, TOO_SLOW
 from api.errors import problem, unexpected
 from api.service import Behind
 from api.timings import server_timing
 from api.visits import Visit, request_id
 from pipeline.errors import FleetfootError, TooLarge
 
-FIRST_BYTE = "first_byte"
-HANG_UP = "hang_up"
+REQUEST_TIMEOUT = 408
 CLIENT_CLOSED_REQUEST = 499  # nginx's number for it; only the log and the metrics see it
 GUARDED = "/v1/"
 CUT_SHORT = "cut_short"
@@ -90,7 +90,9 @@ class Door:
         await asyncio.sleep(0)  # the server learns of it
 
     def _goodbye(self, scope: Scope, visit: Visit) -> None:
-        if visit.left:
+        if visit.code == TOO_SLOW:
+            visit.status, visit.left = REQUEST_TIMEOUT, False  # told and hung up on by the connection
+        elif visit.left:
             visit.status = CLIENT_CLOSED_REQUEST
         route = getattr(scope.get("route"), "path", "unknown")
         self.metrics.finished(visit, route)

@@ -38,6 +38,7 @@ class Metrics:
         self._degraded = self._count("degraded", "What was given up to be in time.", "stage", "reason")
         self._deadlines = self._count("deadlines", "Requests with a deadline, and whether it was met.", "met")
         self._left = self._count("clients_left", "Clients that left before the end.")
+        self._dawdled = self._count("clients_slow", "Clients hung up on for sending or reading too slowly.", "phase")
         self._inside = Gauge("fleetfoot_requests_inside", "Requests being answered.", registry=self.registry)
 
     def show(self, figure: Figure) -> None:
@@ -63,6 +64,10 @@ class Metrics:
     def generated(self, tokens: int, seconds: float) -> None:
         """An answer's tokens, counted by the upstream, and the seconds from the first to the last."""
         if tokens > 1 and seconds > 0:
+    def dawdled(self, phase: str) -> None:
+        """A client was hung up on for sending its `header` or `body`, or reading its `answer`, too slowly."""
+        self._dawdled.labels(phase).inc()
+
             self._speed.observe((tokens - 1) / seconds)
 
     def finished(self, visit: Visit, route: str) -> None:

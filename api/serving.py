@@ -7,44 +7,38 @@ import logging
 import socket
 import sys
 import threading
-import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil
 
 import uvicorn
 from fastapi import FastAPI
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import HANDLED_SIGNALS
 
 from api.callers import Callers, is_loopback
-from api.door import FIRST_BYTE, HANG_UP
+from api.connection import Connection, Patience, Phase
 from api.service import Behind
 from pipeline.errors import Misconfigured
 
+UNSENT = 128 * 1024  # bytes of a connection that the kernel takes before it can send them
 LAST_WORDS = 2.0  # seconds for requests that were cancelled at the end to let go of what they hold
 
 
 @dataclass(frozen=True, slots=True)
 class ServingOptions:
-    """`grace` is how long running streams may go on after the end was asked for; times are in seconds."""
+    """`grace` is how long running streams may go on after the end was asked for; times are in seconds.
+
+    `vanished` is how long a client that answers nothing, not even the kernel's own probes, is taken to be there.
+    """
 
     host: str = "127.0.0.1"
     port: int = 8080
     grace: float = 30.0
     keep_alive: float = 75.0
     backlog: int = 2048
-
-
-class StampingProtocol(HttpToolsProtocol):
-    """Notes when a request's first byte came, and how to hang up on its client."""
-
-    def on_message_begin(self) -> None:
-        super().on_message_begin()
-        state = self.scope.setdefault("state", {})
-        state[FIRST_BYTE] = time.perf_counter()
-        state[HANG_UP] = self.transport.abort
+    patience: Patience = field(default_factory=Patience)
+    vanished: float = 60.0
 
 
 class Serving(uvicorn.Server):
@@ -85,9 +79,17 @@ def server(app: FastAPI, options: ServingOptions) -> Serving:
     """A server for the app. Raises Misconfigured where strangers could reach a service without keys."""
     callers: Callers = app.state.callers
     refuse_strangers(options.host, by_key=callers.by_key)
+    behind: Behind = app.state.behind
+
+    class Patient(Connection):
+        patience = options.patience
+
+        def count(self, phase: Phase) -> None:
+            behind.metrics.dawdled(phase)
+
     config = uvicorn.Config(
         app,
-        http=StampingProtocol,
+        http=Patient,
         ws="none",
         lifespan="off",
         log_config=None,
@@ -128,11 +130,18 @@ def listen(options: ServingOptions) -> socket.socket:
 
     The protocol is named because asyncio turns Nagle's algorithm off only for sockets that say TCP: without it every
     response waits 40 ms for the client's delayed acknowledgement.
+
+    Accepted sockets inherit what is set here: the kernel asks a silent client whether it is still there, and gives up
+    one that answers nothing, or takes nothing of what was written, for so long. It keeps little that was not sent yet,
+    or a reader's progress would be hidden behind megabytes.
     """
     family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        _notice_the_vanished(listening, max(options.vanished, options.patience.stall))
+        if hasattr(socket, "TCP_NOTSENT_LOWAT"):
+            listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT)
         listening.bind((options.host, options.port))
         listening.listen(options.backlog)
     except OSError as error:
@@ -142,6 +151,19 @@ def listen(options: ServingOptions) -> socket.socket:
             "Choose another port, or stop what uses this one."
         ) from error
     return listening
+
+
+def _notice_the_vanished(listening: socket.socket, seconds: float) -> None:
+    """Half of the time in silence, then three probes (tcp(7)); systems without these options use their own times."""
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (
+        ("TCP_KEEPIDLE", ceil(seconds / 2)),
+        ("TCP_KEEPINTVL", ceil(seconds / 6)),
+        ("TCP_KEEPCNT", 3),
+        ("TCP_USER_TIMEOUT", ceil(seconds * 1000)),
+    ):
+        if hasattr(socket, name):
+            listening.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 def log_to_stderr(level: int = logging.INFO) -> None:

@@ -16,6 +16,7 @@ from pydantic import AfterValidator, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 from api.assembly import DoorOptions
+from api.connection import Patience
 from api.events import StreamOptions
 from api.limits import MIB, Limits
 from api.serving import ServingOptions, refuse_strangers
@@ -55,6 +56,9 @@ class Settings(BaseSettings):
     grace_seconds: float = Field(default=30, ge=0, description="For running streams, after the end was asked for.")
     keep_alive_seconds: float = Field(default=75, gt=0, description="How long an idle connection is kept.")
 
+    header_seconds: float = Field(default=10, gt=0, description="In which a request's header has to come.")
+    body_seconds: float = Field(default=20, gt=0, description="For its body, and a second more for each kB.")
+    vanished_seconds: float = Field(default=60, gt=0, description="Until a client that has vanished is given up.")
     data_dir: Path = Field(default=Path(".data"), description="Models, generations and the SQLite catalog.")
     redis_url: str = Field(default="redis://127.0.0.1:6379/0", description="Broker and notices: nothing that lasts.")
     catalog_url: str | None = Field(default=None, description="SQLAlchemy URL; without it SQLite in the data folder.")
@@ -147,7 +151,16 @@ class Settings(BaseSettings):
 
     def serving(self) -> ServingOptions:
         """Options of the server."""
-        return ServingOptions(self.host, self.port, self.grace_seconds, self.keep_alive_seconds)
+        # A stream that nobody reads is ended, and told of, at `stall`; only then does the connection end by itself.
+        patience = Patience(self.header_seconds, self.body_seconds, 1.5 * self.stall_seconds)
+        return ServingOptions(
+            self.host,
+            self.port,
+            self.grace_seconds,
+            self.keep_alive_seconds,
+            patience=patience,
+            vanished=self.vanished_seconds,
+        )
 
     def profile(self) -> Profile:
         """The default profile."""

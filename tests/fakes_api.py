@@ -12,6 +12,7 @@ from types import TracebackType
 import aiohttp
 
 from api.assembly import DoorOptions, create_app
+from api.connection import Patience
 from api.serving import ServingOptions, listen, server
 from pipeline.answering import Answering
 from pipeline.clock import Clock, Stage
@@ -64,6 +65,10 @@ class Gate:
             self._open.set()
 
     async def through(self) -> None:
+    def open(self) -> None:
+        """Lets everybody through from now on."""
+        self._open.set()
+
         self.reached.set()
         try:
             await self._open.wait()
@@ -334,19 +339,21 @@ class Service:
 class Running:
     """Serves an app over its stages while it is open."""
 
-    def __init__(self, options: DoorOptions | None = None, **stages: object) -> None:
+    def __init__(
+        self, options: DoorOptions | None = None, *, patience: Patience | None = None, **stages: object
+    ) -> None:
         self.options = options or DoorOptions(version="1.2.3")
         self.given = stages
         self._stack = AsyncExitStack()
 
+        self.serving = ServingOptions(port=0, grace=0.2, patience=patience or Patience())
     async def __aenter__(self) -> Service:
         lane = self._stack.enter_context(Lane(LaneOptions("catalog", threads=1, line=8)))
         stages = FakeStages(lane, **self.given)  # type: ignore[arg-type]  # whatever a test sets
         app = create_app(stages, self.options)
-        serving = ServingOptions(port=0, grace=0.2)
-        listening = self._stack.enter_context(listen(serving))
+        listening = self._stack.enter_context(listen(self.serving))
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"
-        await self._stack.enter_async_context(_served(server(app, serving), listening))
+        await self._stack.enter_async_context(_served(server(app, self.serving), listening))
         client = await self._stack.enter_async_context(aiohttp.ClientSession())
         return Service(url, stages, client)
 

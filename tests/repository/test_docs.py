@@ -17,6 +17,7 @@ from prometheus_client.metrics_core import Metric
 
 from api.assembly import DoorOptions, create_app
 from api.completions import ExtensionOut
+from api.connection import TOO_SLOW
 from api.door import log_line
 from api.errors import STATUS
 from api.jobs import JobOut
@@ -156,7 +157,7 @@ def test_every_figure_is_documented_and_every_documented_one_is_exported() -> No
 def test_every_error_code_is_documented_with_its_status() -> None:
     documented = {code: int(status) for code, status in re.findall(r"^\| `(\w+)` \| (\d{3}) \|", HTTP, re.MULTILINE)}
     raised = {kind.code: status for kind, status in STATUS.items()}
-    ours = {FleetfootError.code: 500, "method_not_allowed": 405}
+    ours = {FleetfootError.code: 500, "method_not_allowed": 405, TOO_SLOW: 408}
     assert documented == raised | ours
 
 
