@@ -39,6 +39,7 @@ class Metrics:
         self._deadlines = self._count("deadlines", "Requests with a deadline, and whether it was met.", "met")
         self._left = self._count("clients_left", "Clients that left before the end.")
         self._dawdled = self._count("clients_slow", "Clients hung up on for sending or reading too slowly.", "phase")
+        self._lag = self._seconds("loop_lag", "How late the event loop was, each twentieth of a second.")
         self._inside = Gauge("fleetfoot_requests_inside", "Requests being answered.", registry=self.registry)
 
     def show(self, figure: Figure) -> None:
@@ -64,6 +65,10 @@ class Metrics:
     def generated(self, tokens: int, seconds: float) -> None:
         """An answer's tokens, counted by the upstream, and the seconds from the first to the last."""
         if tokens > 1 and seconds > 0:
+    def lagged(self, seconds: float) -> None:
+        """The event loop was so late."""
+        self._lag.observe(seconds)
+
     def dawdled(self, phase: str) -> None:
         """A client was hung up on for sending its `header` or `body`, or reading its `answer`, too slowly."""
         self._dawdled.labels(phase).inc()
