@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -78,6 +79,7 @@ class Completion:
         self.created = int(time.time())
         self.usage: Usage | None = None
         self._messages: dict[int, dict[str, Any]] = {}
+        self._said: defaultdict[int, list[str]] = defaultdict(list)  # of text only, not yet part of its message
         self._finished: dict[int, str] = {}
         self._logprobs: dict[int, dict[str, Any]] = {}
         head = {"id": self.id, "object": "chat.completion.chunk", "created": self.created, "model": model}
@@ -86,6 +88,7 @@ class Completion:
     @property
     def text(self) -> str:
         """All that was said, over all choices: what citations are read from."""
+        self._settle()
         return "\n".join(str(message.get("content") or "") for message in self._messages.values())
 
     def add(self, token: Token) -> bytes | None:
@@ -98,6 +101,14 @@ class Completion:
             return None
         delta: Mapping[str, object] = token.delta
         message = self._messages.get(token.index)
+        if token.raw and message is not None:  # nothing but text, and as the upstream wrote it
+            self._said[token.index].append(token.text)
+            return b'%b{"index":%d,"delta":{"content":%b},"finish_reason":null}]}' % (
+                self._head,
+                token.index,
+                token.raw,
+            )
+        self._settle()
         if message is None:
             message = self._messages[token.index] = {"role": "assistant", "content": ""}
             delta = {"role": "assistant", **delta}
@@ -132,6 +143,7 @@ class Completion:
 
     def whole(self, extension: ExtensionOut, *, cut: bool) -> bytes:
         """The complete answer."""
+        self._settle()
         indices = sorted({*self._messages, *self._finished}) or [0]
         choices = [self._choice(index, cut) for index in indices]
         body = CompletionOut(
@@ -143,6 +155,11 @@ class Completion:
             fleetfoot=extension,
         )
         return _whole_json(body)
+
+    def _settle(self) -> None:
+        for index, texts in self._said.items():
+            self._messages[index]["content"] += "".join(texts)
+        self._said.clear()
 
     def _choice(self, index: int, cut: bool) -> ChoiceOut:
         message = dict(self._messages.get(index, {"role": "assistant", "content": ""}))

@@ -5,7 +5,8 @@
     : ping                                    a comment while nothing else is sent, so that idle time-outs do not hit
 
 An event is written when the one before has been taken over by the socket's buffer: a client that reads slowly slows
-its own stream and holds nothing but its own connection; after `stall` seconds without progress it is hung up on.
+its own stream and holds nothing but its own connection; after `stall` seconds without progress it is hung up on. Events
+of which the next is here already are written together, since each write is a system call; none waits for another.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from api.errors import Problem
 from api.visits import Visit
 from pipeline.errors import FleetfootError
 
+HELD = 64  # events written together at most
 HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-cache, no-transform"),
@@ -55,6 +57,7 @@ class EventSender:
         self._send = send
         self._visit = visit
         self._turn = asyncio.Lock()
+        self._held: list[bytes] = []
         self._last = time.perf_counter()
 
     async def start(self) -> None:
@@ -63,12 +66,23 @@ class EventSender:
             self.started = True
             await self._send({"type": "http.response.start", "status": 200, "headers": HEADERS})
 
-    async def event(self, data: bytes, name: str = "") -> None:
-        """Sends one event of one line. Raises ClientStalled."""
+    async def event(self, data: bytes, name: str = "", *, more: bool = False) -> None:
+        """Sends one event of one line; with `more` it may be held until the next one, which must be here already.
+
+        Raises ClientStalled.
+        """
         if self._visit.first_event is None:
             self._visit.first_event = self._visit.elapsed()
-        named = f"event: {name}\n".encode() if name else b""
-        await self._write(b"%bdata: %b\n\n" % (named, data))
+        self._held.append(b"event: %b\ndata: %b\n\n" % (name.encode(), data) if name else b"data: %b\n\n" % data)
+        if not more or len(self._held) >= HELD:
+            await self.flush()
+
+    async def flush(self) -> None:
+        """Sends what was held. Raises ClientStalled."""
+        if self._held:
+            body = b"".join(self._held)
+            self._held.clear()
+            await self._write(body)
 
     async def failed(self, told: Problem) -> None:
         """Tells of a failure in the middle, in the shape that OpenAI clients raise it from, and ends the stream."""
@@ -80,7 +94,9 @@ class EventSender:
 
     async def end(self) -> None:
         """Completes the response."""
-        await self._write(b"", more=False)
+        body = b"".join(self._held)
+        self._held.clear()
+        await self._write(body, more=False)
 
     @asynccontextmanager
     async def pinging(self) -> AsyncGenerator[None, None]:
@@ -103,10 +119,15 @@ class EventSender:
                     self._last = time.perf_counter()
 
     async def _write(self, body: bytes, *, more: bool = True) -> None:
+        message = {"type": "http.response.body", "body": body, "more_body": more}
+        if self._visit.writable() and not self._turn.locked():
+            await self._send(message)  # nobody waits, so there is nothing to bound
+            self._last = time.perf_counter()
+            return
         began = time.perf_counter()
         try:
             async with asyncio.timeout(self.options.stall), self._turn:
-                await self._send({"type": "http.response.body", "body": body, "more_body": more})
+                await self._send(message)
         except TimeoutError:
             self._visit.hang_up()
             raise ClientStalled(

@@ -21,6 +21,11 @@ def _nothing() -> None:
     """Where the server gives no way to hang up, the response simply ends."""
 
 
+def _unknown() -> bool:
+    """Where the server does not tell, a write may have to wait."""
+    return False
+
+
 @dataclass(slots=True)
 class Visit:
     """One request, from its first byte on.
@@ -28,7 +33,7 @@ class Visit:
     `started` is on the scale of `time.perf_counter`. `known` tells whether it was found out who calls. `promised` is
     the deadline in seconds, `met` whether it was kept, once that is known. A request that searches several queries has
     a clock for each. `detail` is what of an error only the log tells. `hang_up` breaks the connection, for streams
-    that cannot end well.
+    that cannot end well; `writable` tells whether the socket takes what is written now without waiting.
     """
 
     id: str
@@ -52,6 +57,7 @@ class Visit:
     first_token: float | None = None
     completed: float | None = None
     hang_up: Callable[[], None] = _nothing
+    writable: Callable[[], bool] = _unknown
 
     def clock(self, budget: Budget) -> Clock:
         """Starts a clock at the request's first byte; its laps are reported with the visit."""

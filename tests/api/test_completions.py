@@ -96,3 +96,23 @@ def test_only_the_first_chunk_of_a_choice_has_a_role() -> None:
     assert first["usage"] is None
     assert completion.add(Token(usage=Usage(1, 2))) is None
     assert json.loads(completion.usage_chunk())["choices"] == []
+
+
+def test_text_as_the_upstream_wrote_it_is_passed_on_and_kept_in_its_place() -> None:
+    completion = Completion("r", "handbook")
+    tokens = [
+        Token("a", {"content": "a"}, raw=b'"a"'),
+        Token("\u00e9\n", {"content": "\u00e9\n"}, raw=b'"\\u00e9\\n"'),
+        Token("b", {"content": "b"}, index=1, raw=b'"b"'),
+        Token(" c", {"content": " c", "reasoning": "r"}),
+        Token("d", {"content": "d"}, raw=b'"d"'),
+    ]
+    chunks = [completion.add(token) or b"" for token in tokens]
+    assert b'{"content":"\\u00e9\\n"}' in chunks[1]
+    deltas = [json.loads(chunk)["choices"][0]["delta"] for chunk in chunks]
+    assert deltas[0] == {"role": "assistant", "content": "a"}
+    assert deltas[2] == {"role": "assistant", "content": "b"}
+    assert [{k: v for k, v in delta.items() if k != "role"} for delta in deltas] == [token.delta for token in tokens]
+    assert completion.text == "a\u00e9\n cd\nb"
+    answer = json.loads(completion.whole(EXTENSION, cut=False))
+    assert [choice["message"]["content"] for choice in answer["choices"]] == ["a\u00e9\n cd", "b"]
