@@ -28,6 +28,7 @@ from pipeline.clock import Lap, Stage
 from pipeline.errors import FleetfootError, Misconfigured
 from pipeline.health import Check, Figure, Tally
 from pipeline.lane import Lane, LaneOptions
+from pipeline.load import Foresees
 from pipeline.outages import Outage
 from pipeline.ports import (
     Chunker,
@@ -44,6 +45,8 @@ from pipeline.profile import Profile
 
 if TYPE_CHECKING:
     from ingest.nudging import JobNotices, RedisNudge
+    from rerank.scheduler import PairScheduler
+    from rerank.score_cache import ScoreCache
     from retrieve.cached import CachedRetriever
     from retrieve.generation import Generation
     from retrieve.model_folder import ModelFolder
@@ -123,7 +126,8 @@ class RequestOptions:
     """What a request passes through.
 
     `threads` bounds native calls that run at once (None: the cores that this process may use), `line` the callers in
-    line at each lane. Without `reranker` that stage is off, without `upstream` answers are extracts.
+    line at each lane; without `foresight`, which only a benchmark turns off, whoever would be late is let in all the
+    same. Without `reranker` that stage is off, without `upstream` answers are extracts.
     """
 
     storage: StorageOptions
@@ -134,6 +138,7 @@ class RequestOptions:
     device: str = "cpu"
     threads: int | None = None
     line: int = 64
+    foresight: bool = True
     caching: CachingOptions = CachingOptions()
     profiles: Mapping[str, Profile] = field(default_factory=lambda: {"default": Profile()})
 
@@ -157,6 +162,7 @@ class IngestOptions:
 class Stages:
     """Everything a door to requests needs.
 
+    `lines` are those that a request stands in, `reranks` tells whether there is a reranker.
     `look_again` brings a collection (tenant, name) to what the catalog says of it now, before anybody is told.
     """
 
@@ -165,6 +171,8 @@ class Stages:
     generator_name: str
     catalog: Catalog
     catalog_lane: Lane
+    lines: Mapping[Stage, Foresees]
+    reranks: bool
     nudge: RedisNudge
     notices: JobNotices
     look_again: Callable[[str, str], Awaitable[None]]
@@ -219,7 +227,8 @@ async def open_request_stages(
     async with AsyncExitStack() as opened:
 
         def lane(name: str, threads: int, *, native: bool) -> Lane:
-            of = LaneOptions(name, threads, options.line)
+            # Searches are alike; of the catalog and of opening files one tells nothing about the next.
+            of = LaneOptions(name, threads, options.line, foresight=native and options.foresight)
             return opened.enter_context(Lane(of, permits=permits if native else None))
 
         catalog = opened.enter_context(Catalog.open(options.storage.catalog()))
@@ -232,7 +241,7 @@ async def open_request_stages(
         queries = opened.enter_context(
             QueryEncoder(
                 around_encoder(encoder) if around_encoder else encoder,
-                QueryEncoderOptions(options.line, single_flight=caching.single_flight),
+                QueryEncoderOptions(options.line, foresight=options.foresight, single_flight=caching.single_flight),
                 known=vectors if caching.queries else None,
                 permits=permits,
             )
@@ -244,10 +253,19 @@ async def open_request_stages(
         generations = _generations(options, catalog, encoder.fingerprint, lane("open", 1, native=False), dense)
         await generations.open_all(catalog.published())
         context = lane("context", 1, native=True)
-        scores: Counted | None = None
-        reranker, reranker_name = _reranker(options, lambda: lane("rerank", 1, native=True))
+        lexical = lane("lexical", cores, native=True)
+        lines: dict[Stage, Foresees] = {
+            Stage.ENCODE: queries,
+            Stage.LEXICAL: lexical,
+            Stage.DENSE: dense,
+            Stage.DUPLICATES: context,
+        }
+
+        reranker, reranker_name, reranking, scores = _reranker(options, opened, permits, second)
+        if reranking is not None:
+            lines[Stage.RERANK] = reranking
         generator, generator_name, upstream = await _generator(options, opened)
-        searching = HybridRetriever(generations, queries, lexical=lane("lexical", cores, native=True), dense=dense)
+        searching = HybridRetriever(generations, queries, lexical=lexical, dense=dense)
         retriever, retrievals = _remembering(options, searching, generations, encoder.fingerprint, second)
         refreshing = _Refreshing(generations, catalog, catalog_lane, retrievals)
         opened.push_async_callback(_ended, asyncio.create_task(refreshing.run()))
@@ -266,6 +284,8 @@ async def open_request_stages(
             generator_name,
             catalog,
             catalog_lane,
+            lines,
+            options.reranker is not None,
             nudge,
             notices,
             generations.look_again,
@@ -355,18 +375,37 @@ def _generations(
     return Generations(catalog, open_generation, earlier=catalog, opening=opening, searching=searching)
 
 
-def _reranker(options: RequestOptions, lane: Callable[[], Lane]) -> tuple[Reranker, str]:
+def _reranker(
+    options: RequestOptions,
+    opened: AsyncExitStack,
+    permits: threading.Semaphore,
+    second: SecondLevel | None,
+) -> tuple[Reranker, str, PairScheduler | None, ScoreCache | None]:
     if options.reranker is None:
         from rerank.none import NoReranker
 
-        return NoReranker(), "none"
-    from rerank.anytime import AnytimeOptions
-    from rerank.cross_encoder import CrossEncoderReranker
-    from rerank.model import CrossEncoder, CrossEncoderOptions
+        return NoReranker(), "none", None, None
+    from rerank.model import CrossEncoderOptions
+    from rerank.opening import RerankerOptions, open_reranker
+    from rerank.score_cache import ScoreCache
+
+    opened_caches: list[ScoreCache] = []
+
+    def known(fingerprint: str) -> ScoreCache:
+        opened_caches.append(ScoreCache.open(fingerprint, scores=options.caching.scores, second=second))
+        return opened_caches[0]
 
     folder = options.storage.added_model(options.reranker)
-    model = CrossEncoder.open(CrossEncoderOptions(folder, device=options.device))
-    return CrossEncoderReranker(model, lane(), AnytimeOptions()), folder.name
+    model = CrossEncoderOptions(folder, device=options.device)
+    costs = options.storage.data / "costs"
+    reranker = opened.enter_context(
+        open_reranker(
+            RerankerOptions(model, costs, options.line),
+            permits=permits,
+            known=known if options.caching.scores else None,
+        )
+    )
+    return reranker, folder.name, reranker.line, opened_caches[0] if opened_caches else None
 
 
 async def _generator(

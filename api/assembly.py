@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from starlette.exceptions import HTTPException
 
 from api import chat, health, holdings, jobs, refreshing, retrieval, uploads
 from api.callers import Callers
+from api.conversations import DEFAULT_PROFILE
 from api.door import Door
 from api.errors import on_fleetfoot_error, on_http_exception, on_invalid_request
 from api.events import StreamOptions
@@ -23,6 +25,8 @@ from api.metrics import Metrics
 from api.service import Behind, Stages
 from api.uploads import DocumentsIn
 from pipeline.errors import FleetfootError
+from pipeline.load import Load, LoadOptions
+from pipeline.profile import Profile
 
 DESCRIPTION = """\
 Retrieval for language-model applications that keeps its deadlines. Every request may carry `deadline_ms` (or the header
@@ -39,10 +43,13 @@ class DoorOptions:
     streams: StreamOptions = field(default_factory=StreamOptions)
     keys_file: Path | None = None
     version: str = "0"
+    load: LoadOptions = field(default_factory=LoadOptions)
 
 
-def create_app(stages: Stages, options: DoorOptions, metrics: Metrics | None = None) -> FastAPI:
-    """The HTTP app over opened stages. Raises Misconfigured for a keys file that cannot be used.
+def create_app(
+    stages: Stages, options: DoorOptions, metrics: Metrics | None = None, *, lag: Callable[[], float] = float
+) -> FastAPI:
+    """The HTTP app over opened stages; `lag` is the event loop's. Raises Misconfigured for a keys file that is no good.
 
     FastAPI's /docs page loads its parts from elsewhere, so it is left out; /openapi.json has all that it shows.
     """
@@ -51,7 +58,10 @@ def create_app(stages: Stages, options: DoorOptions, metrics: Metrics | None = N
         title="fleetfoot", version=options.version, description=DESCRIPTION, docs_url=None, redoc_url=None,
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"}, redirect_slashes=False,
     )  # fmt: skip
-    behind = Behind(stages, options.limits, options.streams, metrics or Metrics(), asyncio.Event())
+    metrics = metrics or Metrics()
+    load = Load(options.load, stages.lines, _usual(stages), reranks=stages.reranks, lag=lag)
+    metrics.show_all(load.figures(), load.tallies())
+    behind = Behind(stages, options.limits, options.streams, metrics, load, asyncio.Event())
     app.state.callers = callers
     app.state.behind = behind
     app.add_middleware(Leaving)
@@ -63,6 +73,11 @@ def create_app(stages: Stages, options: DoorOptions, metrics: Metrics | None = N
         app.include_router(room.router)
     app.openapi = lambda: _documented(app)  # type: ignore[method-assign]  # FastAPI's documented way to extend it
     return app
+
+
+def _usual(stages: Stages) -> Profile:
+    """The profile of a request that names none; of a service without one the first."""
+    return stages.profiles.get(DEFAULT_PROFILE) or next(iter(stages.profiles.values()), Profile())
 
 
 def _documented(app: FastAPI) -> dict[str, Any]:

@@ -6,7 +6,7 @@
     scopes = ["read", "ingest"]  # read, ingest, admin
     labels = ["staff"]
     quota = 600                  # requests per minute; leave out for no limit
-    priority = 0                 # lower is served first
+    priority = 0                 # lower is served first; from 1 on it is batch traffic
 
 Keys are random and long, so a plain SHA-256 of them is enough: there is nothing to guess. Without a keys file there is
 one tenant that may do everything, and only programs of this machine are let in.

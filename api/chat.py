@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Header, Path, Request
@@ -13,7 +14,8 @@ from api.conversations import ChatIn, models_of, understood
 from api.events import Told
 from api.service import Inside, enter
 from api.telling import Telling
-from api.wire import ErrorOut
+from api.wire import ErrorOut, stepped_back
+from pipeline.clock import Stage
 from pipeline.errors import NotFound
 from pipeline.passages import Scope
 
@@ -84,10 +86,15 @@ async def chat(
     an `error` event that ends the stream. Only with `stream_events` the headers leave before the first token.
     """
     here = enter(request, Scope.READ)
-    visit = here.visit
+    visit, load = here.visit, here.behind.load
+    visit.caller = stepped_back(visit.caller, body.priority)
     asked = understood(body, here.stages.profiles, here.limits, visit.caller, visit.id, x_request_deadline_ms)
     visit.promised, visit.profile = asked.first_token, asked.profile
     visit.remember_query(asked.query.text)
+    priority = visit.caller.priority
+    load.refuse_late(Stage.FIRST_TOKEN, asked.first_token - visit.elapsed(), priority)
+    eased = load.eased(asked.query.profile, asked.finding - visit.elapsed(), priority)
+    asked = replace(asked, query=replace(asked.query, profile=eased.profile), eased=eased.degraded)
     telling = Telling(asked, here)
     return Told(telling.stream) if asked.stream else await telling.whole()
 

@@ -10,9 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from api.limits import Limits
 from api.questions import Question, question
-from api.wire import AskedOfStages, check_text, overridden, promised, within
+from api.wire import AskedOfStages, PriorityIn, check_text, overridden, promised, within
 from pipeline.errors import InvalidInput, NotFound, TooLarge
-from pipeline.passages import Caller, Query, Turn
+from pipeline.passages import Caller, Degraded, Query, Turn
 from pipeline.profile import Profile
 
 DEFAULT_PROFILE = "default"
@@ -57,12 +57,16 @@ class ChatIn(BaseModel):
     total_deadline_ms: float | None = Field(
         default=None, gt=0, description="Until the end; a stream is then ended with finish_reason `length`."
     )
+    priority: PriorityIn = None
     retrieval: AskedOfStages = AskedOfStages()
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A chat request, understood. `finding` and `first_token` are deadlines in seconds, `total` may be None."""
+    """A chat request, understood. `finding` and `first_token` are deadlines in seconds, `total` may be None.
+
+    `eased` is what was given up for the service's load before anything was begun.
+    """
 
     model: str
     profile: str
@@ -73,6 +77,7 @@ class Asked:
     stream: bool
     include_usage: bool
     stream_events: bool
+    eased: tuple[Degraded, ...] = ()
 
 
 def understood(

@@ -12,7 +12,7 @@ import json
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,7 +20,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.callers import Callers
-from api.connection import FIRST_BYTE, HANG_UP, TOO_SLOW
+from api.connection import FIRST_BYTE, HANG_UP, TOO_SLOW, WRITABLE
 from api.errors import problem, unexpected
 from api.service import Behind
 from api.timings import server_timing
@@ -43,6 +43,7 @@ class Door:
         self.app = app
         self.callers = callers
         self.metrics = behind.metrics
+        self.load = behind.load
         self.limits = behind.limits
         self.closing = behind.closing
 
@@ -57,8 +58,11 @@ class Door:
         self.metrics.entered()
         try:
             if visit.path.startswith(GUARDED):
-                self.callers.admit(visit, headers)
-            await self.app(scope, body.receive, leaving.send)
+                caller = self.callers.admit(visit, headers)
+                with self.load.stay(caller.priority) as body.complete:
+                    await self.app(scope, body.receive, leaving.send)
+            else:
+                await self.app(scope, body.receive, leaving.send)
         except asyncio.CancelledError:
             if not self.closing.is_set():
                 raise
@@ -80,6 +84,7 @@ class Door:
         started = state.get(FIRST_BYTE, time.perf_counter())
         visit = Visit(request_id(headers.get("x-request-id")), started, scope["method"], scope["path"])
         visit.hang_up = state.get(HANG_UP, visit.hang_up)
+        visit.writable = state.get(WRITABLE, visit.writable)
         state["visit"] = visit
         return visit
 
@@ -121,11 +126,15 @@ class _Outward:
 
 
 class _Inward:
-    """Counts the body as it comes, so that too large a one is refused at its limit and not when it has arrived."""
+    """Counts the body as it comes, so that too large a one is refused at its limit and not when it has arrived.
+
+    `complete` is called when all of it is there: from then on the request takes one of the places inside.
+    """
 
     def __init__(self, receive: Receive, headers: Headers, limit: int) -> None:
         self._receive = receive
         self._limit = limit
+        self.complete: Callable[[], None] = _nobody_counts
         declared = headers.get("content-length", "")
         self._declared = int(declared) if declared.isdecimal() else 0
         self._seen = 0
@@ -137,12 +146,18 @@ class _Inward:
         self._seen += len(message.get("body", b""))
         if self._seen > self._limit:
             raise self._too_large(f"at least {self._seen}")
+        if message["type"] == "http.request" and not message.get("more_body", False):
+            self.complete()
         return message
 
     def _too_large(self, size: str) -> TooLarge:
         return TooLarge(
             f"The body is {size} bytes long, and at most {self._limit} are taken here. Send it in parts.", field="body"
         )
+
+
+def _nobody_counts() -> None:
+    """For what is always let in: health and metrics."""
 
 
 def log_line(visit: Visit, route: str) -> Mapping[str, object]:

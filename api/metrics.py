@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import inf
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -42,6 +42,13 @@ class Metrics:
         self._lag = self._seconds("loop_lag", "How late the event loop was, each twentieth of a second.")
         self._inside = Gauge("fleetfoot_requests_inside", "Requests being answered.", registry=self.registry)
 
+    def show_all(self, figures: Iterable[Figure], tallies: Iterable[Tally]) -> None:
+        """Shows all that one part keeps."""
+        for figure in figures:
+            self.show(figure)
+        for tally in tallies:
+            self.show_tally(tally)
+
     def show(self, figure: Figure) -> None:
         """Shows what something else keeps, read when Prometheus asks."""
         Gauge(f"fleetfoot_{figure.name}", figure.text, registry=self.registry).set_function(figure.read)
@@ -58,13 +65,6 @@ class Metrics:
         """A request has come in."""
         self._inside.inc()
 
-    def token(self, after: float) -> None:
-        """A chunk came `after` seconds after the one before."""
-        self._between.observe(after)
-
-    def generated(self, tokens: int, seconds: float) -> None:
-        """An answer's tokens, counted by the upstream, and the seconds from the first to the last."""
-        if tokens > 1 and seconds > 0:
     def lagged(self, seconds: float) -> None:
         """The event loop was so late."""
         self._lag.observe(seconds)
@@ -73,6 +73,13 @@ class Metrics:
         """A client was hung up on for sending its `header` or `body`, or reading its `answer`, too slowly."""
         self._dawdled.labels(phase).inc()
 
+    def token(self, after: float) -> None:
+        """A chunk came `after` seconds after the one before."""
+        self._between.observe(after)
+
+    def generated(self, tokens: int, seconds: float) -> None:
+        """An answer's tokens, counted by the upstream, and the seconds from the first to the last."""
+        if tokens > 1 and seconds > 0:
             self._speed.observe((tokens - 1) / seconds)
 
     def finished(self, visit: Visit, route: str) -> None:

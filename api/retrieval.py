@@ -18,6 +18,7 @@ from api.wire import (
     Dropped,
     ErrorOut,
     PassageOut,
+    PriorityIn,
     QueryOut,
     check_text,
     dropped_out,
@@ -26,9 +27,11 @@ from api.wire import (
     passages_out,
     promised,
     query_out,
+    stepped_back,
     within,
 )
 from pipeline.errors import InvalidInput, TooLarge
+from pipeline.load import Eased
 from pipeline.passages import Query, Scope
 
 router = APIRouter(tags=["retrieve"])
@@ -63,6 +66,7 @@ class RetrieveIn(AskedOfStages):
     deadline_ms: float | None = Field(
         default=None, gt=0, description="Bounds the whole response, from the request's first byte; else the profile's."
     )
+    priority: PriorityIn = None
 
 
 class ResultOut(BaseModel):
@@ -92,35 +96,38 @@ async def retrieve(
 ) -> Response:
     """Finds passages. Answers with what could be found in time, and says in `degraded` what was given up.
 
-    504 only when no search leg answered within the deadline.
+    504 only when no search leg answered within the deadline, 503 when the service is full.
     """
     here = enter(request, Scope.READ)
     visit, limits = here.visit, here.limits
     profile = overridden(named_profile(here.stages.profiles, asked.profile), asked, limits)
     deadline = promised(asked.deadline_ms, x_request_deadline_ms, limits.deadline) or profile.deadline
     texts = _texts(asked, limits)
+    visit.caller = stepped_back(visit.caller, asked.priority)
     visit.promised, visit.profile = deadline, asked.profile
     visit.remember_query("\n".join(texts))
     collections = _collections(asked, limits)
-    queries = [Query(text, visit.caller, collections, profile, request_id=visit.id) for text in texts]
-    results = await _together(queries, here, deadline)
+    eased = here.behind.load.eased(profile, deadline - visit.elapsed(), visit.caller.priority)
+    visit.degraded.extend(eased.degraded)
+    queries = [Query(text, visit.caller, collections, eased.profile, request_id=visit.id) for text in texts]
+    results = await _together(queries, here, deadline, eased)
     body = RetrieveOut(id=visit.id, results=results).model_dump_json().encode()
     visit.completed = time.perf_counter() - visit.started
     visit.met = visit.completed <= deadline
     return Response(body, media_type="application/json")
 
 
-async def _together(queries: list[Query], here: Inside, deadline: float) -> list[ResultOut]:
+async def _together(queries: list[Query], here: Inside, deadline: float, eased: Eased) -> list[ResultOut]:
     """Searched at the same time, so that the encoder takes them as one batch; the first failure is raised as itself."""
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(_find(query, here, deadline)) for query in queries]
+            tasks = [group.create_task(_find(query, here, deadline, eased)) for query in queries]
     except BaseExceptionGroup as failures:
         raise failures.exceptions[0] from None
     return [task.result() for task in tasks]
 
 
-async def _find(query: Query, here: Inside, deadline: float) -> ResultOut:
+async def _find(query: Query, here: Inside, deadline: float, eased: Eased) -> ResultOut:
     visit = here.visit
     clock = visit.clock(query.profile.budget(deadline))
     found = await here.stages.answering.find(query, clock)
@@ -134,7 +141,7 @@ async def _find(query: Query, here: Inside, deadline: float) -> ResultOut:
         tokens=context.tokens,
         generation=context.generation,
         timings=timings_out(visit, clock),
-        degraded=degraded_out(context.degraded),
+        degraded=degraded_out((*eased.degraded, *context.degraded)),
     )
 
 

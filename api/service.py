@@ -19,6 +19,7 @@ from pipeline.errors import NotAllowed
 from pipeline.health import Check
 from pipeline.jobs import Collection, DocumentInfo, Job, JobItem
 from pipeline.lane import Lane
+from pipeline.load import Foresees, Load
 from pipeline.passages import Scope, Upload
 from pipeline.ports import Generator, Nudge
 from pipeline.profile import Profile
@@ -81,6 +82,12 @@ class Stages(Protocol):
     def catalog_lane(self) -> Lane: ...
 
     @property
+    def lines(self) -> Mapping[Stage, Foresees]: ...
+
+    @property
+    def reranks(self) -> bool: ...
+
+    @property
     def nudge(self) -> Nudge: ...
 
     @property
@@ -107,6 +114,7 @@ class Behind:
     limits: Limits
     streams: StreamOptions
     metrics: Metrics
+    load: Load
     closing: asyncio.Event
 
 

@@ -23,6 +23,7 @@ from api.serving import ServingOptions, refuse_strangers
 from api.wire import AskedOfStages, overridden, within
 from pipeline.clock import AWAITED, Stage
 from pipeline.errors import InvalidInput, Misconfigured
+from pipeline.load import LoadOptions
 from pipeline.profile import SHARES, Profile, Rerank, Reserve
 
 PREFIX = "FLEETFOOT_"
@@ -55,10 +56,10 @@ class Settings(BaseSettings):
     keys_file: Path | None = Field(default=None, description="TOML file of keys; without it one tenant, on loopback.")
     grace_seconds: float = Field(default=30, ge=0, description="For running streams, after the end was asked for.")
     keep_alive_seconds: float = Field(default=75, gt=0, description="How long an idle connection is kept.")
-
     header_seconds: float = Field(default=10, gt=0, description="In which a request's header has to come.")
     body_seconds: float = Field(default=20, gt=0, description="For its body, and a second more for each kB.")
     vanished_seconds: float = Field(default=60, gt=0, description="Until a client that has vanished is given up.")
+
     data_dir: Path = Field(default=Path(".data"), description="Models, generations and the SQLite catalog.")
     redis_url: str = Field(default="redis://127.0.0.1:6379/0", description="Broker and notices: nothing that lasts.")
     catalog_url: str | None = Field(default=None, description="SQLAlchemy URL; without it SQLite in the data folder.")
@@ -79,6 +80,7 @@ class Settings(BaseSettings):
     cache_seconds: int = Field(default=86_400, ge=1, description="How long they are kept there.")
     threads: int | None = Field(default=None, ge=1, description="Native calls at once; else as many as cores.")
     line: int = Field(default=64, ge=1, description="Requests that may wait for a stage's threads.")
+    inside: int = Field(default=512, ge=1, description="Requests answered at once, half of them batch; more get 503.")
 
     shares: Shares = Field(
         default=dict(SHARES),
@@ -131,7 +133,7 @@ class Settings(BaseSettings):
     def door(self, version: str) -> DoorOptions:
         """Options of the app."""
         streams = StreamOptions(self.ping_seconds, self.stall_seconds, self.inter_token_seconds)
-        return DoorOptions(self.limits(), streams, self.keys_file, version)
+        return DoorOptions(self.limits(), streams, self.keys_file, version, LoadOptions(self.inside))
 
     def limits(self) -> Limits:
         """How much one request may ask for or bring."""

@@ -75,7 +75,9 @@ class Telling:
         async def take(token: Token) -> None:
             chunk = self.completion.add(token)
             if chunk is not None:
-                await sender.event(chunk)
+                await sender.event(chunk, more=token.more)
+            elif not token.more:
+                await sender.flush()
 
         found = await self._find()
         if self.asked.stream_events:
@@ -102,7 +104,7 @@ class Telling:
             raise self._unknown_model(error) from error
         self.clock.budget = Budget(self.asked.first_token)
         self.visit.generation = found.context.generation
-        self.visit.degraded.extend(found.context.degraded)
+        self.visit.degraded.extend((*self.asked.eased, *found.context.degraded))
         return found
 
     def _answering(self, found: Found) -> AbstractAsyncContextManager[Answer]:
@@ -128,7 +130,7 @@ class Telling:
     def _extension(self, found: Found, cut: Degraded | None) -> ExtensionOut:
         """What is told beside the answer, once it is complete."""
         self.visit.completed = self.visit.elapsed()
-        degraded = list(found.context.degraded)
+        degraded = [*self.asked.eased, *found.context.degraded]
         if cut is not None:
             degraded.append(cut)
             self.visit.degraded.append(cut)

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StrictInt
 
 from api.limits import Limits
 from pipeline.answering import Found
 from pipeline.errors import InvalidInput, NotFound
-from pipeline.passages import Aside, Cited, Leg, Passage, Scalar
+from pipeline.load import BATCH, INTERACTIVE
+from pipeline.passages import Aside, Caller, Cited, Leg, Passage, Scalar
 from pipeline.profile import Fusion, Profile
 
 MetadataOut = dict[str, Scalar | tuple[Scalar, ...]]
@@ -130,6 +131,15 @@ class PackIn(BaseModel):
     join_neighbours: bool | None = None
 
 
+PriorityIn = Annotated[
+    Literal["interactive", "batch"] | StrictInt | None,
+    Field(
+        description="`batch` lets everybody interactive go first, in every line; or a number, of which lower ones are "
+        "served first. The key's own is the most that a request gets: it may step back, never forward."
+    ),
+]
+
+
 class AskedOfStages(BaseModel):
     """The part of a request that overrides single fields of its profile."""
 
@@ -161,6 +171,12 @@ def overridden(profile: Profile, asked: AskedOfStages, limits: Limits) -> Profil
         rerank=replace(profile.rerank, **rerank),
         pack=replace(profile.pack, **pack),
     )
+
+
+def stepped_back(caller: Caller, asked: Literal["interactive", "batch"] | int | None) -> Caller:
+    """The caller with the priority that this request asks for, where that is behind its own."""
+    number = {"interactive": INTERACTIVE, "batch": BATCH}.get(asked) if isinstance(asked, str) else asked
+    return caller if number is None or number <= caller.priority else replace(caller, priority=number)
 
 
 def within(field: str, asked: float | None, limit: float) -> None:

@@ -34,9 +34,10 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks: it travels with every query, and nothing in a request's body can change it.
+    """Who asks: it travels with every query, and nothing in a request's body can change it but to step back.
 
-    `quota` is requests per minute, None for no limit. A lower `priority` is served first, as in vLLM.
+    `quota` is requests per minute, None for no limit. A lower `priority` is served first, as in vLLM; from 1 on it is
+    batch traffic. A request may take a higher number for itself, never a lower one.
     """
 
     tenant: str = "default"
@@ -132,7 +133,7 @@ class Vectors:
 class Degraded:
     """Something was given up on purpose: where, why (a stable word), and how far it got.
 
-    Reasons in use: out_of_time, overloaded, failed, no_terms, off, not_configured, budget,
+    Reasons in use: out_of_time, overloaded, load, failed, no_terms, off, not_configured, budget,
     earlier_generation, unpublished.
     """
 

@@ -20,6 +20,7 @@ from pipeline.errors import NotFound
 from pipeline.health import Check
 from pipeline.jobs import Collection, DocumentInfo, ItemState, Job, JobItem, JobState
 from pipeline.lane import Lane, LaneOptions
+from pipeline.load import Foresees
 from pipeline.passages import (
     Candidate,
     Candidates,
@@ -64,11 +65,11 @@ class Gate:
         if opened:
             self._open.set()
 
-    async def through(self) -> None:
     def open(self) -> None:
         """Lets everybody through from now on."""
         self._open.set()
 
+    async def through(self) -> None:
         self.reached.set()
         try:
             await self._open.wait()
@@ -304,6 +305,8 @@ class FakeStages:
     )
     checks: Mapping[str, Check] = field(default_factory=lambda: {"index": Check(works)})
     facts: Mapping[str, str] = field(default_factory=lambda: {"embedder": "fake"})
+    lines: Mapping[Stage, Foresees] = field(default_factory=dict[Stage, Foresees])
+    reranks: bool = True
 
     @property
     def answering(self) -> Answering:
@@ -343,10 +346,10 @@ class Running:
         self, options: DoorOptions | None = None, *, patience: Patience | None = None, **stages: object
     ) -> None:
         self.options = options or DoorOptions(version="1.2.3")
+        self.serving = ServingOptions(port=0, grace=0.2, patience=patience or Patience())
         self.given = stages
         self._stack = AsyncExitStack()
 
-        self.serving = ServingOptions(port=0, grace=0.2, patience=patience or Patience())
     async def __aenter__(self) -> Service:
         lane = self._stack.enter_context(Lane(LaneOptions("catalog", threads=1, line=8)))
         stages = FakeStages(lane, **self.given)  # type: ignore[arg-type]  # whatever a test sets
