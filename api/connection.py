@@ -25,6 +25,7 @@ from api.visits import Visit
 
 FIRST_BYTE = "first_byte"
 HANG_UP = "hang_up"
+WRITABLE = "writable"
 TOO_SLOW = "request_too_slow"
 
 
@@ -84,6 +85,11 @@ class Connection(HttpToolsProtocol):
         state = self.scope.setdefault("state", {})
         state[FIRST_BYTE] = time.perf_counter()
         state[HANG_UP] = self.transport.abort
+        state[WRITABLE] = self.writable
+
+    def writable(self) -> bool:
+        """Whether what is written now is taken without waiting."""
+        return not self.flow.write_paused
 
     def on_headers_complete(self) -> None:
         super().on_headers_complete()
