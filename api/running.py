@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import uvloop
 
-from api.assembly import create_app
+from api.assembly import DoorOptions, create_app
+from api.lag import Lag
 from api.metrics import Metrics
 from api.serving import log_to_stderr, serve
 from api.settings import Settings
@@ -21,12 +24,16 @@ from assembly import (
 )
 from pipeline.errors import Misconfigured
 
+if TYPE_CHECKING:
+    from retrieve.query_encoder import TextEncoder
+
 log = logging.getLogger("fleetfoot.api")
 
 
 def run(settings: Settings | None = None) -> None:
     """Serves in this process until SIGINT or SIGTERM. Raises Misconfigured before the first request, never later."""
-    uvloop.run(_run(settings or Settings.read()))
+    settings = settings or Settings.read()
+    uvloop.run(serving(settings, request_options(settings), settings.door(own_version())))
 
 
 def request_options(settings: Settings) -> RequestOptions:
@@ -61,14 +68,23 @@ def request_options(settings: Settings) -> RequestOptions:
     )
 
 
-async def _run(settings: Settings) -> None:
+async def serving(
+    settings: Settings,
+    options: RequestOptions,
+    door: DoorOptions,
+    *,
+    around_encoder: Callable[[TextEncoder], TextEncoder] | None = None,
+) -> None:
+    """What `run` runs, with what a benchmark wants otherwise than the settings say; see `open_request_stages`."""
     log_to_stderr(logging.getLevelNamesMapping()[settings.log_level])
-    async with open_request_stages(request_options(settings)) as stages:
+    async with open_request_stages(options, around_encoder=around_encoder) as stages:
         metrics = Metrics()
         for figure in stages.figures:
             metrics.show(figure)
         for tally in stages.tallies:
             metrics.show_tally(tally)
-        app = create_app(stages, settings.door(own_version()), metrics)
-        await serve(app, settings.serving(), on_start=lambda url: log.info('{"listening": "%s"}', url))
+        lag = Lag(metrics.lagged)
+        app = create_app(stages, door, metrics, lag=lambda: lag.now)
+        async with lag.watched():
+            await serve(app, settings.serving(), on_start=lambda url: log.info('{"listening": "%s"}', url))
         await asyncio.sleep(0)
