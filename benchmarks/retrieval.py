@@ -3,7 +3,7 @@
     python -m benchmarks.retrieval
 
 Both answer the same 300 queries one at a time, by turns in one run, with 100 candidates a leg and reciprocal rank
-fusion. Ours is a real service in its own processes, asked over a real port, with its query cache off; the plain one is
+fusion. Ours is a real service in its own processes, asked over a real port, with its caches off; the plain one is
 called in its own process over a pipe, with no HTTP in its way. Prints for every stage median and p99, and the ratios.
 Quality stands beside: nDCG@10 of what each returned.
 """
@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import beir
-from benchmarks.service import service
+from benchmarks.service import CACHES_OFF, service
 from fleetfoot.client import Client, StageTiming, connect
 from fleetfoot.demo import free_port
 
@@ -36,7 +36,7 @@ STAGES = ("lexical", "encode", "dense", "fuse")
 # One passage a document (title and text; the encoder reads 256 tokens), as the baselines of the evaluation sets.
 WHOLE_DOCUMENTS = {
     "FLEETFOOT_CHUNKER": "whole",
-    "FLEETFOOT_CACHED_QUERIES": "0",
+    **CACHES_OFF,
     "FLEETFOOT_MAX_TOP_K": "200",
     "FLEETFOOT_MAX_TOKEN_BUDGET": "1000000",
     "FLEETFOOT_MAX_DEADLINE_MS": "60000",

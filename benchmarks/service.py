@@ -15,6 +15,14 @@ from fleetfoot.processes import child
 from retrieve.model_library import ModelLibrary
 from workers.broker import EmbeddedRedis
 
+# For comparisons with what computes everything anew.
+CACHES_OFF = {
+    "FLEETFOOT_CACHED_QUERIES": "0",
+    "FLEETFOOT_CACHED_RETRIEVALS": "0",
+    "FLEETFOOT_CACHED_SCORES": "0",
+    "FLEETFOOT_SINGLE_FLIGHT": "false",
+}
+
 
 @dataclass
 class Service:

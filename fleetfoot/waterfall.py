@@ -50,5 +50,12 @@ def kept(timings: Json) -> str:
     first, promised = timings["first_token_ms"], timings["deadline_ms"]
     of = "" if promised is None else f" of {promised:.0f}"
     if first is None:
-        return f"all after {timings['total_ms']:.0f}{of} ms"
-    return f"first token after {first:.0f}{of} ms, all after {timings['total_ms']:.0f} ms"
+        return f"all after {timings['total_ms']:.0f}{of} ms{known(timings)}"
+    return f"first token after {first:.0f}{of} ms, all after {timings['total_ms']:.0f} ms{known(timings)}"
+
+
+def known(timings: Json) -> str:
+    """What caches had of this request: `; from caches 1 of 1 retrievals`, and nothing where they had nothing."""
+    uses = timings.get("caches") or {}
+    had = [f"{use['hits']} of {use['asked']} {name.replace('_', ' ')}" for name, use in uses.items() if use["hits"]]
+    return f"; from caches {', '.join(had)}" if had else ""

@@ -112,6 +112,10 @@ class Cache:
         """Whether there is a second level to ask."""
         return self._second is not None
 
+    def __contains__(self, key: object) -> bool:
+        """Whether this process has it; asking so keeps nothing alive."""
+        return key in self._kept
+
     def get(self, key: bytes) -> bytes | None:
         """The value that this process has, which is thereby asked for."""
         entry = self._kept.get(key)

@@ -12,7 +12,21 @@ from pipeline.ports import Retriever
 from retrieve.cached import NAME, Key, Shelves
 from retrieve.shelf import GenerationShelf
 
-Lead = asyncio.Future[Candidates | None]
+
+class Lead:
+    """A search that others may follow; `told` is made by the first of them, as most searches have none."""
+
+    __slots__ = ("told",)
+
+    def __init__(self) -> None:
+        self.told: asyncio.Future[Candidates | None] | None = None
+
+    async def ended(self) -> bool:
+        """Waits until it has; False when the leader has left."""
+        if self.told is None:
+            self.told = asyncio.get_running_loop().create_future()
+        await asyncio.wait((self.told,))
+        return not self.told.cancelled()
 
 
 class SharedRetriever:
@@ -47,21 +61,25 @@ class SharedRetriever:
         return await self._led(query, key, clock)
 
     async def _led(self, query: Query, key: bytes, clock: Clock) -> Candidates:
-        lead: Lead = asyncio.get_running_loop().create_future()
-        self._leads[key] = lead
-        told: Candidates | None = None
+        lead = self._leads[key] = Lead()
+        found: Candidates | None = None
         try:
             found = await self._retriever.retrieve(query, clock)
-            if not found.degraded and isinstance(found.shelf, GenerationShelf) and self._key(query, found.shelf) == key:
-                told = found
             return found
         except asyncio.CancelledError:
-            lead.cancel()
+            if lead.told is not None:
+                lead.told.cancel()
             raise
         finally:
             del self._leads[key]
-            if not lead.done():
-                lead.set_result(told)
+            if lead.told is not None and not lead.told.done():
+                lead.told.set_result(found if self._can_be_shared(found, query, key) else None)
+
+    def _can_be_shared(self, found: Candidates | None, query: Query, key: bytes) -> bool:
+        """Whether it is complete, and of the generations that the others asked for."""
+        if found is None or found.degraded or not isinstance(found.shelf, GenerationShelf):
+            return False
+        return self._key(query, found.shelf) == key
 
     async def _followed(self, key: bytes, clock: Clock) -> Candidates | None:
         """What a leader found, None when it is better to search for oneself; the time that it took was waiting."""
@@ -70,9 +88,8 @@ class SharedRetriever:
             async with clock.lap(Stage.CACHE) as lap:
                 try:
                     while lead := self._leads.get(key):
-                        await asyncio.wait((lead,))
-                        if not lead.cancelled():
-                            return lead.result()
+                        if await lead.ended() and lead.told is not None:
+                            return lead.told.result()
                 finally:
                     lap.waited += clock.now() - began
         except OutOfTime:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from fleetfoot.client import StageTiming
-from fleetfoot.waterfall import CUT, bar, waterfall
+from fleetfoot.waterfall import CUT, bar, kept, waterfall
 
 times = st.floats(0, 1e6)
 timings = st.builds(StageTiming, st.just("dense"), times, times, times, st.none() | times, st.booleans())
@@ -56,3 +56,14 @@ def test_it_fits_the_terminal(width: int) -> None:
     assert len(lines) == 2
     assert all(len(line) <= width for line in lines)
     assert "█" in lines[1]
+
+
+def test_what_came_from_caches_is_told_where_there_was_something() -> None:
+    timings = {"first_token_ms": None, "deadline_ms": 200.0, "total_ms": 3.2}
+    assert kept(timings) == "all after 3 of 200 ms"
+    nothing = {"vectors": {"hits": 0, "asked": 1}}
+    assert kept({**timings, "caches": nothing}) == "all after 3 of 200 ms"
+    some = {**nothing, "rerank_scores": {"hits": 9, "asked": 20}, "retrievals": {"hits": 1, "asked": 1}}
+    assert kept({**timings, "caches": some}) == (
+        "all after 3 of 200 ms; from caches 9 of 20 rerank scores, 1 of 1 retrievals"
+    )
