@@ -110,6 +110,9 @@ def bench(
     answer_tokens: Annotated[
         int | None, typer.Option(help="Tokens of a chat's answer at most.", rich_help_panel=ASKED)
     ] = None,
+    priority: Annotated[
+        str | None, typer.Option(help="interactive or batch: who goes first.", rich_help_panel=ASKED)
+    ] = None,
     field: Annotated[
         list[str] | None,
         typer.Option(help="NAME=JSON, sent with every request as it is.", rich_help_panel=ASKED),
@@ -157,6 +160,7 @@ def bench(
                 "context_tokens": context_tokens,
                 "system_words": system_words,
                 "answer_tokens": answer_tokens,
+                "priority": priority,
             },
             run={"seconds": seconds, "warm_up": warm_up, "exponent": zipf},
             rest={"warm_up_requests": warm_up_requests, "seed": seed, "connections": connections},

@@ -11,6 +11,7 @@ from typing import Any
 from benchmarks.load.correcting import corrected
 from benchmarks.load.plan import Kind, Plan
 from benchmarks.load.recording import Recording, Sample
+from pipeline.clock import Stage
 
 LATENESS = 0.005  # seconds: a run in which more than 1 in 100 requests left later than this measured the generator
 # Not for want of time: these are as they are without load too, from the settings, the query or the collection.
@@ -192,7 +193,9 @@ def _by_stage(times: Iterable[tuple[str, float]]) -> dict[str, Spread]:
     stages: dict[str, list[float]] = {}
     for stage, seconds in times:
         stages.setdefault(stage, []).append(seconds)
-    return {stage: Spread.of(seconds) for stage, seconds in stages.items()}
+    known = list(Stage)
+    ordered = sorted(stages, key=lambda stage: known.index(Stage(stage)) if stage in known else len(known))
+    return {stage: Spread.of(stages[stage]) for stage in ordered}
 
 
 def _refusal(sample: Sample) -> str:

@@ -29,7 +29,7 @@ class Ask:
 
     `deadline_ms` bounds the answer of a retrieval and the first token of a chat. `context_tokens` is the budget of
     passages, `system_words` the length of a system message that is the same in every chat, `answer_tokens` what the
-    model may say at most. `fields` are sent as they are, over everything else.
+    model may say at most. `priority` is `interactive` or `batch`. `fields` are sent as they are, over everything else.
     """
 
     kind: Kind = Kind.RETRIEVE
@@ -40,6 +40,7 @@ class Ask:
     context_tokens: int | None = None
     system_words: int = 0
     answer_tokens: int | None = None
+    priority: str | None = None
     fields: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @property
@@ -51,7 +52,7 @@ class Ask:
         """The JSON that is sent for a query."""
         of_stages = {"top_k": self.top_k, "token_budget": self.context_tokens}
         sized = {name: value for name, value in of_stages.items() if value is not None}
-        body: dict[str, Any] = {"deadline_ms": self.deadline_ms}
+        body: dict[str, Any] = {"deadline_ms": self.deadline_ms, "priority": self.priority}
         if self.kind is Kind.RETRIEVE:
             body |= {"query": query, "collection": self.collection, "profile": self.profile, **sized}
         else:

@@ -32,7 +32,15 @@ PRESETS: Mapping[str, Preset] = {
         Ask(Kind.CHAT, deadline_ms=600, top_k=3, context_tokens=600, system_words=60, answer_tokens=60), Pace(2.0)
     ),
     "bulk": Preset(
-        Ask(Kind.CHAT, deadline_ms=30_000, top_k=20, context_tokens=4000, system_words=400, answer_tokens=512),
+        Ask(
+            Kind.CHAT,
+            deadline_ms=30_000,
+            top_k=20,
+            context_tokens=4000,
+            system_words=400,
+            answer_tokens=512,
+            priority="batch",
+        ),
         Pace(10.0),
         exponent=None,
     ),

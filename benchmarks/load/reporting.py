@@ -21,7 +21,7 @@ def show_run(recording: Recording, run: Figures, console: Console, price_per_hou
     """Everything of one run; what makes it void comes last, where it is read."""
     plan = recording.plan
     console.print(describe(plan), highlight=False)
-    facts = ", ".join(f"{name.removeprefix('facts.')} {value}" for name, value in recording.server.items())
+    facts = ", ".join(f"{name} {value}" for name, value in recording.server.items())
     console.print(f"the service: {facts}", style="dim", highlight=False, soft_wrap=True)
     console.print(_times(plan, run))
     if run.waited:

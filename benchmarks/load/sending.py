@@ -99,8 +99,7 @@ class Sender:
             told = cast("dict[str, Any]", await response.json())
         if told.get("name") != "fleetfoot":
             raise Misconfigured(f"What answers at {self._base} is not fleetfoot. Name the address of one.")
-        facts = {f"facts.{name}": fact for name, fact in told.get("facts", {}).items()}
-        return {"version": told.get("version"), "generator": told.get("generator"), **facts}
+        return {"version": told.get("version"), "generator": told.get("generator"), **told.get("facts", {})}
 
     async def _touch(self) -> None:
         async with self._session.get(self._base / "healthz") as response:

@@ -70,7 +70,7 @@ async def test_a_retrieval_tells_its_stages_and_what_it_found() -> None:
         assert sample.answered
         assert {"dense", "rerank", "pack"} <= {lap.stage for lap in sample.laps}
         assert len(sample.found) == 8
-    assert recording.server == {"version": "1.2.3", "generator": "fake", "facts.embedder": "fake"}
+    assert recording.server == {"version": "1.2.3", "generator": "fake", "embedder": "fake"}
 
 
 async def test_a_chat_tells_its_first_token_and_counts_no_chunk() -> None:
