@@ -1,6 +1,6 @@
 """`fleetfoot serve` with an encoder that is slowed on purpose, and on demand without admission: a benchmark's service.
 
-`python -m benchmarks.slowed --each-ms 20` sleeps that long for each text, in the thread that owns the encoder, so that
+`python -m benchmarks.slowed --each-ms 12` sleeps that long for each text, in the thread that owns the encoder, so that
 a batch of four takes four times as long. `--plain` lets everybody in: lines without a bound and without foresight, no
 easing and no refusal. Everything else is read from the environment, as ever.
 """
@@ -56,7 +56,7 @@ class SlowedEncoder:
 def main() -> None:
     """Serves until it is asked to end."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--each-ms", type=float, default=20.0)
+    parser.add_argument("--each-ms", type=float, default=12.0)
     parser.add_argument("--plain", action="store_true")
     asked = parser.parse_args()
     settings = Settings.read()

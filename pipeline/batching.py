@@ -161,7 +161,7 @@ class BatchingLane(Generic[Item, Result]):
         if deadline == inf or idle or not self.options.foresight:
             return
         ahead = self._units_ahead(priority, deadline)
-        done = self._rest() + self._takes(ahead + units)
+        done = self._rest() + self._takes(ahead + units) + self._cost.deviation
         if now + done > deadline:
             raise Overloaded(
                 f"The lane '{self.options.name}' would be done with this in {done * 1000:.0f} ms, and "
@@ -236,7 +236,7 @@ class BatchingLane(Generic[Item, Result]):
             units = (len(batch) + 1) * max(largest, place.size)
             until = min(first, place.latest)
             fits = units <= self.options.bound
-            in_time = not self.options.foresight or now + self._cost.expected(units) <= until
+            in_time = not self.options.foresight or now + self._cost.careful(units) <= until
             if not batch or (fits and in_time):
                 batch.append(place)
                 largest, first = max(largest, place.size), until

@@ -43,13 +43,18 @@ class BatchCost:
         self._deviation = Typical()
         self._n = self._x = self._y = self._xx = self._xy = 0.0
 
+    @property
+    def deviation(self) -> float:
+        """Seconds that `expected` is typically wrong by."""
+        return self._deviation.seconds
+
     def expected(self, units: int) -> float:
         """Seconds for a batch; 0 until something was learned."""
         return self.run + self.each * units
 
     def careful(self, units: int) -> float:
         """As `expected`, with what it is typically wrong by on top."""
-        return self.expected(units) + self._deviation.seconds
+        return self.expected(units) + self.deviation
 
     def learn(self, units: int, took: float) -> None:
         """Takes in one batch."""
