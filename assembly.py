@@ -127,7 +127,8 @@ class RequestOptions:
 
     `threads` bounds native calls that run at once (None: the cores that this process may use), `line` the callers in
     line at each lane; without `foresight`, which only a benchmark turns off, whoever would be late is let in all the
-    same. Without `reranker` that stage is off, without `upstream` answers are extracts.
+    same. Without `reranker` that stage is off, without `upstream` answers are extracts. With `fast_queries` queries are
+    encoded by the graph made for them, where the model has one.
     """
 
     storage: StorageOptions
@@ -136,6 +137,7 @@ class RequestOptions:
     reranker: str | None = None
     upstream: UpstreamOptions | None = None
     device: str = "cpu"
+    fast_queries: bool = True
     threads: int | None = None
     line: int = 64
     foresight: bool = True
@@ -162,7 +164,8 @@ class IngestOptions:
 class Stages:
     """Everything a door to requests needs.
 
-    `lines` are those that a request stands in, `reranks` tells whether there is a reranker.
+    `lines` are those that a request stands in, `reranks` tells whether there is a reranker. `samples` reads queries
+    that each open collection, (tenant, name), can answer; `layout` tells of cores, lanes and threads.
     `look_again` brings a collection (tenant, name) to what the catalog says of it now, before anybody is told.
     """
 
@@ -181,6 +184,8 @@ class Stages:
     facts: Mapping[str, str]
     figures: tuple[Figure, ...]
     tallies: tuple[Tally, ...]
+    samples: Callable[[], Mapping[tuple[str, str], tuple[str, ...]]]
+    layout: Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +222,7 @@ async def open_request_stages(
     from retrieve.encoder import EncoderOptions, OnnxEncoder
     from retrieve.hybrid import HybridRetriever
     from retrieve.lexical_kernel import kernel
+    from retrieve.native import native_threads
     from retrieve.query_encoder import QueryEncoder, QueryEncoderOptions
     from retrieve.remote_cache import RedisCacheOptions, open_second_level
     from retrieve.sessions import Device
@@ -224,20 +230,22 @@ async def open_request_stages(
 
     cores = options.threads or usable_cores()
     permits = threading.Semaphore(cores)
+    lanes: dict[str, Mapping[str, int]] = {"encode": {"threads": 1, "line": options.line}}
     async with AsyncExitStack() as opened:
 
         def lane(name: str, threads: int, *, native: bool) -> Lane:
             # Searches are alike; of the catalog and of opening files one tells nothing about the next.
             of = LaneOptions(name, threads, options.line, foresight=native and options.foresight)
+            lanes[name] = {"threads": threads, "line": options.line}
             return opened.enter_context(Lane(of, permits=permits if native else None))
 
         catalog = opened.enter_context(Catalog.open(options.storage.catalog()))
         model = embedder(options.storage, options.embedder)
-        encoder = OnnxEncoder.open(model, EncoderOptions(Device(options.device)))
+        encoder = OnnxEncoder.open(model, EncoderOptions(Device(options.device), fast_queries=options.fast_queries))
         caching = options.caching
         kept_for = RedisCacheOptions(caching.seconds)
         second = await opened.enter_async_context(open_second_level(caching.redis_url, kept_for))
-        vectors = VectorCache.open(encoder.fingerprint, encoder.dimensions, entries=caching.queries, second=second)
+        vectors = VectorCache.open(encoder.made_by, encoder.dimensions, entries=caching.queries, second=second)
         queries = opened.enter_context(
             QueryEncoder(
                 around_encoder(encoder) if around_encoder else encoder,
@@ -264,9 +272,10 @@ async def open_request_stages(
         reranker, reranker_name, reranking, scores = _reranker(options, opened, permits, second)
         if reranking is not None:
             lines[Stage.RERANK] = reranking
+            lanes["rerank"] = {"threads": 1, "line": options.line}
         generator, generator_name, upstream = await _generator(options, opened)
         searching = HybridRetriever(generations, queries, lexical=lexical, dense=dense)
-        retriever, retrievals = _remembering(options, searching, generations, encoder.fingerprint, second)
+        retriever, retrievals = _remembering(options, searching, generations, encoder.made_by, second)
         refreshing = _Refreshing(generations, catalog, catalog_lane, retrievals)
         opened.push_async_callback(_ended, asyncio.create_task(refreshing.run()))
         nudge = await opened.enter_async_context(RedisNudge.open(options.redis_url))
@@ -291,9 +300,16 @@ async def open_request_stages(
             generations.look_again,
             options.profiles,
             _checks(encoder.fingerprint, reranker_name, generations, catalog, catalog_lane, nudge, upstream),
-            {"embedder": encoder.fingerprint, "reranker": reranker_name, "generator": generator_name},
+            {
+                "embedder": encoder.fingerprint,
+                "query_graph": encoder.query_graph or "the embedder's own",
+                "reranker": reranker_name,
+                "generator": generator_name,
+            },
             (*_figures(queries, refreshing), *_sizes(vectors, retrievals, scores)),
             _tallies(queries, retrievals, scores),
+            generations.samples,
+            {"cores": usable_cores(), "permits": cores, "lanes": lanes, "libraries": native_threads()},
         )
 
 

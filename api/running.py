@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 import uvloop
 
 from api.assembly import DoorOptions, create_app
+from api.callers import Callers
 from api.lag import Lag
 from api.metrics import Metrics
 from api.serving import log_to_stderr, serve
 from api.settings import Settings
+from api.starting import settle, told, warm_up
 from assembly import (
     CachingOptions,
     RequestOptions,
@@ -54,6 +56,7 @@ def request_options(settings: Settings) -> RequestOptions:
         reranker=settings.reranker,
         upstream=upstream,
         device=settings.device,
+        fast_queries=settings.fast_queries,
         threads=settings.threads,
         line=settings.line,
         caching=CachingOptions(
@@ -77,6 +80,7 @@ async def serving(
 ) -> None:
     """What `run` runs, with what a benchmark wants otherwise than the settings say; see `open_request_stages`."""
     log_to_stderr(logging.getLevelNamesMapping()[settings.log_level])
+    callers = Callers.open(door.keys_file)  # before the models: what is wrong in it is told at once
     async with open_request_stages(options, around_encoder=around_encoder) as stages:
         metrics = Metrics()
         for figure in stages.figures:
@@ -84,7 +88,10 @@ async def serving(
         for tally in stages.tallies:
             metrics.show_tally(tally)
         lag = Lag(metrics.lagged)
-        app = create_app(stages, door, metrics, lag=lambda: lag.now)
+        app = create_app(stages, door, metrics, callers=callers, lag=lambda: lag.now)
+        warmed = await warm_up(app, stages.samples(), settings.warm_up_seconds) if settings.warm_up_seconds > 0 else 0
+        settle()
+        log.info("%s", told({"version": door.version, **stages.facts, **stages.layout, "warm_up_queries": warmed}))
         async with lag.watched():
             await serve(app, settings.serving(), on_start=lambda url: log.info('{"listening": "%s"}', url))
         await asyncio.sleep(0)

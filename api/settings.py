@@ -72,6 +72,7 @@ class Settings(BaseSettings):
     upstream_connections: int = Field(default=128, ge=1, description="Answers streamed from it at once.")
 
     device: str = Field(default="cpu", description="Where encoder and reranker run: cpu or cuda.")
+    fast_queries: bool = Field(default=True, description="Queries go through the embedder's int8 graph, if it has one.")
     cached_queries: int = Field(default=10_000, ge=0, description="Query vectors kept (1.5 kB each); 0 for none.")
     cached_retrievals: int = Field(default=2_000, ge=0, description="Retrievals kept (5 kB each); 0 for none.")
     cached_scores: int = Field(default=100_000, ge=0, description="Rerank scores kept (24 bytes each); 0 for none.")
@@ -111,6 +112,7 @@ class Settings(BaseSettings):
     max_candidates: int = Field(default=1000, ge=1, description="Depth of a search leg that may be asked for.")
     max_depth: int = Field(default=500, ge=1, description="Candidates to rerank that may be asked for.")
 
+    warm_up_seconds: float = Field(default=10, ge=0, description="For asking collections before the start; 0: not.")
     log_level: str = Field(default="INFO", pattern="^(DEBUG|INFO|WARNING|ERROR)$", description="Of the log.")
 
     @classmethod

@@ -21,19 +21,27 @@ FLOOR = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class EncoderOptions:
-    """`threads` work inside one run of the graph; texts are cut after `max_tokens`, special tokens included."""
+    """`threads` work inside one run of the graph; texts are cut after `max_tokens`, special tokens included.
+
+    With `fast_queries` the graph made for queries is run where the model has one and the device is a CPU; for documents
+    leave it off (`retrieve.query_graph`).
+    """
 
     device: Device = Device.CPU
     threads: int = 1
     max_tokens: int = 256
+    fast_queries: bool = False
 
 
 class OnnxEncoder:
     """A sentence encoder: tokenises, runs the graph, pools and normalises. Safe to use from several threads.
 
+    A generation must agree with its `fingerprint`, a cache of its vectors with `made_by`; `query_graph` names the graph
+    for queries where it is that one which is run.
+
     A graph with dynamic int8 quantisation takes its scales from the whole batch, so a text's vector depends a little
     on the texts beside it (cosine above .998 measured in the tests). Where equal texts must get equal bits, encode
-    them one by one.
+    them one by one. The graph for queries has fixed scales.
     """
 
     def __init__(
@@ -47,6 +55,7 @@ class OnnxEncoder:
         self._inputs = tuple(port.name for port in session.get_inputs())
         self._output = _vector_output(session)
         self._mean = model.pooling is Pooling.MEAN
+        self.query_graph = ""
 
     @classmethod
     def open(cls, model: ModelFolder, options: EncoderOptions | None = None) -> OnnxEncoder:
@@ -54,10 +63,13 @@ class OnnxEncoder:
         options = options or EncoderOptions()
         if model.declared_kind is ModelKind.CROSS_ENCODER:
             raise Misconfigured(f"'{model.folder}' is a cross-encoder; name it as the reranker, not as the embedder.")
-        session = open_session(model.weights, options.device, options.threads)
+        fast = options.fast_queries and options.device is Device.CPU and model.query_weights.is_file()
+        session = open_session(model.query_weights if fast else model.weights, options.device, options.threads)
         tokenizer = open_tokenizer(model)
         cast("Any", tokenizer).enable_truncation(options.max_tokens)
         encoder = cls(model, session, tokenizer, 0, options)
+        if fast:
+            encoder.query_graph = model.query_weights.stem
         encoder.dimensions = int(encoder.encode_ids([encoder.tokenize("ready")]).shape[1])
         return encoder
 
@@ -65,6 +77,11 @@ class OnnxEncoder:
     def fingerprint(self) -> str:
         """The model folder's fingerprint."""
         return self.model.fingerprint
+
+    @property
+    def made_by(self) -> str:
+        """Names the graph too: vectors with equal names are equal."""
+        return f"{self.fingerprint}+{self.query_graph}" if self.query_graph else self.fingerprint
 
     @property
     def max_tokens(self) -> int:

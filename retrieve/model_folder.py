@@ -17,6 +17,8 @@ from pipeline.fingerprints import tokenizer_fingerprint
 WEIGHTS = ("model.onnx", "onnx/model_qint8_avx2.onnx", "onnx/model_quantized.onnx", "onnx/model.onnx")
 DESCRIBING = ("tokenizer.json", "config.json", "modules.json", "1_Pooling/config.json", "sentence_bert_config.json")
 
+QUERY_RECIPE = "int8-1"  # changes with what `retrieve.query_graph` makes of the same weights
+
 
 class ModelKind(StrEnum):
     """What a model is for: one vector per text, or one score per pair of texts."""
@@ -75,6 +77,13 @@ class ModelFolder:
                     content = hashlib.file_digest(stream, "sha256").hexdigest()
                 digest.update(f"{file.relative_to(self.folder).as_posix()} {content}\n".encode())
         return f"{self.name}-{digest.hexdigest()[:16]}"
+
+    @cached_property
+    def query_weights(self) -> Path:
+        """Where the graph for queries is or would be (`retrieve.query_graph`): other weights, another file."""
+        with self.weights.open("rb") as stream:
+            made_from = hashlib.file_digest(stream, "sha256").hexdigest()[:16]
+        return self.folder / "queries" / f"{QUERY_RECIPE}-{made_from}.onnx"
 
     @cached_property
     def tokenizer_fingerprint(self) -> str:

