@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
 from math import inf
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import CounterMetricFamily
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
 from api.visits import Visit
+from pipeline.clock import Stage
 from pipeline.errors import OutOfTime
 from pipeline.health import Figure, Tally
 
@@ -27,7 +30,8 @@ class Metrics:
         self._first_event = self._seconds("first_event", "Until the first event of a stream left.")
         self._first_token = self._seconds("first_token", "Until the first token (TTFT).")
         self._completion = self._seconds("completion", "Until an answer was complete.")
-        self._between = self._seconds("inter_token", "Between two chunks of a stream.")
+        self._between = _Counted("fleetfoot_inter_token_seconds", "Between two chunks of a stream.", SECONDS)
+        self.registry.register(self._between)
         self._speed = Histogram(
             "fleetfoot_tokens_per_second",
             "Tokens after the first, as the upstream counted them, by the time they took.",
@@ -41,6 +45,7 @@ class Metrics:
         self._dawdled = self._count("clients_slow", "Clients hung up on for sending or reading too slowly.", "phase")
         self._lag = self._seconds("loop_lag", "How late the event loop was, each twentieth of a second.")
         self._inside = Gauge("fleetfoot_requests_inside", "Requests being answered.", registry=self.registry)
+        self._laps: dict[Stage, tuple[Histogram, Histogram]] = {}
 
     def show_all(self, figures: Iterable[Figure], tallies: Iterable[Tally]) -> None:
         """Shows all that one part keeps."""
@@ -88,8 +93,9 @@ class Metrics:
         self._requests.labels(route, str(visit.status)).observe(visit.elapsed())
         for clock in visit.clocks:
             for timing in clock.timings:
-                self._stages.labels(timing.stage, "waited").observe(timing.waited)
-                self._stages.labels(timing.stage, "worked").observe(timing.worked)
+                waited, worked = self._lap(timing.stage)
+                waited.observe(timing.waited)
+                worked.observe(timing.worked)
         for histogram, seconds in (
             (self._first_event, visit.first_event),
             (self._first_token, visit.first_token),
@@ -107,11 +113,40 @@ class Metrics:
         if visit.promised is not None and met is not None:
             self._deadlines.labels("yes" if met else "no").inc()
 
+    def _lap(self, stage: Stage) -> tuple[Histogram, Histogram]:
+        """The stage's two histograms; looking them up by their labels costs as much as counting in them."""
+        if stage not in self._laps:
+            self._laps[stage] = (self._stages.labels(stage, "waited"), self._stages.labels(stage, "worked"))
+        return self._laps[stage]
+
     def _seconds(self, name: str, text: str, *labels: str) -> Histogram:
         return Histogram(f"fleetfoot_{name}_seconds", text, labels, buckets=SECONDS, registry=self.registry)
 
     def _count(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(f"fleetfoot_{name}", text, labels, registry=self.registry)
+
+
+class _Counted(Collector):
+    """A histogram of what happens for every token, on the event loop alone: it needs no lock, and costs a tenth."""
+
+    def __init__(self, name: str, text: str, bounds: Sequence[float]) -> None:
+        self._name, self._text, self._bounds = name, text, bounds
+        self._counts = [0] * len(bounds)
+        self._sum = 0.0
+
+    def observe(self, seconds: float) -> None:
+        self._counts[bisect_left(self._bounds, seconds)] += 1
+        self._sum += seconds
+
+    def describe(self) -> Iterator[HistogramMetricFamily]:
+        yield HistogramMetricFamily(self._name, self._text)
+
+    def collect(self) -> Iterator[HistogramMetricFamily]:
+        buckets = [
+            ("+Inf" if bound == inf else repr(bound), float(count))
+            for bound, count in zip(self._bounds, accumulate(self._counts), strict=True)
+        ]
+        yield HistogramMetricFamily(self._name, self._text, buckets, self._sum)
 
 
 class _Tallied(Collector):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StrictInt
 
@@ -99,10 +99,17 @@ class QueryOut(BaseModel):
     asides: list[AsideOut] = []
 
 
-class SearchIn(BaseModel):
-    """How candidates are found; what is left out is as in the profile."""
+class Asks(BaseModel):
+    """Frozen, so that a default is shared: pydantic would copy it, and all within it, for every request."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
+        return self
+
+
+class SearchIn(Asks):
+    """How candidates are found; what is left out is as in the profile."""
 
     legs: Annotated[list[Leg], Field(min_length=1, max_length=2)] | None = None
     candidates: int | None = Field(default=None, ge=1, description="How deep each leg looks.")
@@ -111,10 +118,8 @@ class SearchIn(BaseModel):
     dense_weight: float | None = Field(default=None, ge=0, le=1)
 
 
-class RerankIn(BaseModel):
+class RerankIn(Asks):
     """How the fused order is improved."""
-
-    model_config = ConfigDict(extra="forbid")
 
     depth: int | None = Field(default=None, ge=0, description="Candidates scored at most; 0 turns the stage off.")
     budget_ms: float | None = Field(
@@ -122,10 +127,8 @@ class RerankIn(BaseModel):
     )
 
 
-class PackIn(BaseModel):
+class PackIn(Asks):
     """What of the ranking is returned."""
-
-    model_config = ConfigDict(extra="forbid")
 
     similarity: float | None = Field(default=None, ge=0, le=2, description="Near-duplicates from this cosine on.")
     join_neighbours: bool | None = None
@@ -140,10 +143,8 @@ PriorityIn = Annotated[
 ]
 
 
-class AskedOfStages(BaseModel):
+class AskedOfStages(Asks):
     """The part of a request that overrides single fields of its profile."""
-
-    model_config = ConfigDict(extra="forbid")
 
     top_k: int | None = Field(default=None, ge=1, description="Passages at most.")
     token_budget: int | None = Field(default=None, ge=1, description="Tokens of passages at most.")
@@ -154,6 +155,8 @@ class AskedOfStages(BaseModel):
 
 def overridden(profile: Profile, asked: AskedOfStages, limits: Limits) -> Profile:
     """The profile as this request wants it. Raises InvalidInput where it asks for more than the service gives."""
+    if not asked.model_fields_set:
+        return profile
     within("top_k", asked.top_k, limits.top_k)
     within("token_budget", asked.token_budget, limits.token_budget)
     within("search.candidates", asked.search.candidates, limits.candidates)

@@ -12,16 +12,30 @@ import json
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
-from types import SimpleNamespace
-from typing import cast
+from math import inf
+from typing import TYPE_CHECKING, cast
 
-from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, DummyCookieJar, TCPConnector, TraceConfig
+from aiohttp import (
+    ClientError,
+    ClientRequest,
+    ClientResponse,
+    ClientSession,
+    ClientTimeout,
+    DummyCookieJar,
+    TCPConnector,
+)
 
 from generate.reading import AnswerReader
 from generate.refusals import MISSING, refusal, unserved
-from pipeline.errors import InvalidInput, Misconfigured, Overloaded, UpstreamFailed
+from pipeline.errors import InvalidInput, Misconfigured, UpstreamFailed
 from pipeline.passages import Prompt, Token
+from pipeline.places import Places, PlacesOptions
+
+if TYPE_CHECKING:
+    from aiohttp.client_proto import ResponseHandler
+    from aiohttp.tracing import Trace
 
 OK = 200
 EVENT_STREAM = "text/event-stream"
@@ -31,9 +45,11 @@ EVENT_STREAM = "text/event-stream"
 class VllmOptions:
     """`base_url` as OpenAI clients take it (with or without `/v1`), `model` as the server lists it.
 
-    `connections` answers are streamed at once and `line` more may wait for one; `keep_alive` is how long an idle
-    connection is kept, in seconds, and must be less than the server keeps it (vLLM: 5). `inter_token_timeout` bounds
-    the silence after the first token; the first token itself is bounded by the caller's lap.
+    `connections` answers are streamed at once and `line` more may wait for one, by their priority. With `priorities`
+    it is sent on: vLLM refuses any but 0 unless it was started with `--scheduling-policy priority`. `keep_alive` is
+    how long an idle connection is kept, in seconds, and must be less than the server keeps it (vLLM: 5).
+    `inter_token_timeout` bounds the silence after the first token; the first token itself is bounded by the caller's
+    lap.
     """
 
     base_url: str
@@ -41,6 +57,7 @@ class VllmOptions:
     api_key: str | None = field(default=None, repr=False)
     connections: int = 128
     line: int = 128
+    priorities: bool = False
     keep_alive: float = 4.0
     connect_timeout: float = 2.0
     check_timeout: float = 2.0
@@ -61,10 +78,9 @@ class VllmGenerator:
     ) -> None:
         self.options = options
         self._session = session
-        self._now = now
-        self._places = asyncio.Semaphore(options.connections)
-        self._running = 0
-        self._typical = 0.0
+        self._places = Places(
+            PlacesOptions("connections to the model server", options.connections, options.line), now=now
+        )
 
     @classmethod
     @asynccontextmanager
@@ -82,11 +98,10 @@ class VllmGenerator:
         if options.api_key is not None:
             headers["Authorization"] = f"Bearer {options.api_key}"
         async with ClientSession(
-            connector=TCPConnector(limit=0, keepalive_timeout=options.keep_alive),
+            connector=Pool(limit=0, keepalive_timeout=options.keep_alive),
             cookie_jar=DummyCookieJar(),
             headers=headers,
             timeout=ClientTimeout(total=None, sock_connect=options.connect_timeout),
-            trace_configs=[_tells_reuse()],
         ) as session:
             generator = cls(options, session)
             await generator.check()  # leaves one connection in the pool
@@ -95,7 +110,11 @@ class VllmGenerator:
     @property
     def running(self) -> int:
         """Answers being streamed or waiting for their first token, those in line included."""
-        return self._running
+        return self._places.held + self._places.waiting
+
+    def expected_wait(self, priority: int = 0, deadline: float = inf) -> float:
+        """Seconds until a connection is free for a newcomer, from how long answers typically take."""
+        return self._places.expected_wait(priority, deadline)
 
     async def check(self) -> str | None:
         """Why the server could not answer now, as a sentence with the remedy and no address; None when it is ready."""
@@ -124,31 +143,12 @@ class VllmGenerator:
         Raises Overloaded when the line or the server is full, InvalidInput when the server does not take the request
         (a prompt too long), UpstreamFailed for everything else that goes wrong on its side.
         """
-        async with self._place():
+        async with self._places.place(prompt.priority):
             response = await self._begin(prompt)
             with AnswerReader(response, silence=self.options.inter_token_timeout) as answer:
                 while tokens := await answer.more():
                     for token in tokens:
                         yield token
-
-    @asynccontextmanager
-    async def _place(self) -> AsyncGenerator[None, None]:
-        options = self.options
-        if self._running >= options.connections + options.line:
-            raise Overloaded(
-                f"{options.connections} answers are being streamed from the model server and {options.line} wait in "
-                "line. Try again later, or raise connections if the model server has room.",
-                retry_after=max(self._typical / options.connections, 0.001),
-            )
-        self._running += 1
-        try:
-            async with self._places:
-                began = self._now()
-                yield
-                took = self._now() - began
-                self._typical = took if self._typical == 0 else 0.9 * self._typical + 0.1 * took
-        finally:
-            self._running -= 1
 
     async def _begin(self, prompt: Prompt) -> ClientResponse:
         headers = {"Content-Type": "application/json", "Accept": EVENT_STREAM}
@@ -185,17 +185,16 @@ class VllmGenerator:
                 raise self._unreachable(error.reason) from error
 
     async def _send(self, body: bytes, headers: dict[str, str]) -> ClientResponse:
-        connection = SimpleNamespace(reused=False)
+        fresh.set(False)
         try:
             return await self._session.post(
                 f"{self.options.api}/chat/completions",
                 data=body,
                 headers=headers,
                 allow_redirects=False,
-                trace_request_ctx=connection,
             )
         except (ClientError, OSError) as error:
-            if connection.reused:
+            if not fresh.get():
                 raise _FoundDead(error) from error
             raise self._unreachable(error) from error
 
@@ -209,7 +208,7 @@ class VllmGenerator:
             "stream": True,
             "stream_options": {**stream_options, "include_usage": True},
         }
-        if prompt.priority:
+        if prompt.priority and self.options.priorities:
             payload["priority"] = prompt.priority
         try:
             return json.dumps(payload, allow_nan=False).encode()
@@ -232,11 +231,20 @@ class _FoundDead(Exception):
         self.reason = reason
 
 
-def _tells_reuse() -> TraceConfig:
-    async def reused(_: ClientSession, context: SimpleNamespace, __: object) -> None:
-        if context.trace_request_ctx is not None:
-            context.trace_request_ctx.reused = True
+fresh: ContextVar[bool] = ContextVar("fresh")  # whether this request made a connection of its own
 
-    trace = TraceConfig()
-    trace.on_connection_reuseconn.append(reused)
-    return trace
+
+class Pool(TCPConnector):
+    """aiohttp's pool, which tells a request whether its connection is a new one.
+
+    (aiohttp's own way, tracing, awaits a dozen empty signals in every request: 7 % of what a short one cost.)
+    """
+
+    async def _create_connection(
+        self,
+        req: ClientRequest,
+        traces: list[Trace],
+        timeout: ClientTimeout,  # noqa: ASYNC109  as aiohttp has it
+    ) -> ResponseHandler:
+        fresh.set(True)
+        return await super()._create_connection(req, traces, timeout)
