@@ -98,6 +98,7 @@ class UpstreamOptions:
     model: str
     api_key: str | None = field(default=None, repr=False)
     connections: int = 128
+    priorities: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +274,7 @@ async def open_request_stages(
         if reranking is not None:
             lines[Stage.RERANK] = reranking
             lanes["rerank"] = {"threads": 1, "line": options.line}
-        generator, generator_name, upstream = await _generator(options, opened)
+        generator, generator_name, upstream = await _generator(options, opened, lines)
         searching = HybridRetriever(generations, queries, lexical=lexical, dense=dense)
         retriever, retrievals = _remembering(options, searching, generations, encoder.made_by, second)
         refreshing = _Refreshing(generations, catalog, catalog_lane, retrievals)
@@ -425,7 +426,7 @@ def _reranker(
 
 
 async def _generator(
-    options: RequestOptions, opened: AsyncExitStack
+    options: RequestOptions, opened: AsyncExitStack, lines: dict[Stage, Foresees]
 ) -> tuple[AnswerGenerator, str, Callable[[], Awaitable[str | None]] | None]:
     if options.upstream is None:
         from generate.extractive import ExtractiveGenerator
@@ -434,11 +435,15 @@ async def _generator(
     from generate.vllm import VllmGenerator, VllmOptions
 
     upstream = options.upstream
-    client = await opened.enter_async_context(
-        VllmGenerator.open(
-            VllmOptions(upstream.url, upstream.model, upstream.api_key, connections=upstream.connections)
-        )
+    of = VllmOptions(
+        upstream.url,
+        upstream.model,
+        upstream.api_key,
+        connections=upstream.connections,
+        priorities=upstream.priorities,
     )
+    client = await opened.enter_async_context(VllmGenerator.open(of))
+    lines[Stage.FIRST_TOKEN] = client
     return client, upstream.model, client.check
 
 

@@ -48,7 +48,13 @@ def request_options(settings: Settings) -> RequestOptions:
     upstream = None
     if settings.upstream_url is not None and settings.upstream_model is not None:
         key = settings.upstream_api_key.get_secret_value() if settings.upstream_api_key else None
-        upstream = UpstreamOptions(settings.upstream_url, settings.upstream_model, key, settings.upstream_connections)
+        upstream = UpstreamOptions(
+            settings.upstream_url,
+            settings.upstream_model,
+            key,
+            settings.upstream_connections,
+            priorities=settings.upstream_priority,
+        )
     return RequestOptions(
         storage=StorageOptions(settings.data_dir, settings.catalog_url),
         redis_url=settings.redis_url,

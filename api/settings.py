@@ -69,6 +69,7 @@ class Settings(BaseSettings):
     upstream_url: str | None = Field(default=None, description="vLLM, as OpenAI clients take it; else extractive.")
     upstream_model: str | None = Field(default=None, description="The model as the upstream lists it.")
     upstream_api_key: SecretStr | None = Field(default=None, description="Sent to the upstream as a bearer token.")
+    upstream_priority: bool = Field(default=False, description="It schedules by priority, and is told the caller's.")
     upstream_connections: int = Field(default=128, ge=1, description="Answers streamed from it at once.")
 
     device: str = Field(default="cpu", description="Where encoder and reranker run: cpu or cuda.")

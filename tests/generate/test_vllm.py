@@ -111,7 +111,7 @@ async def test_what_the_caller_asks_for_reaches_the_upstream_untouched() -> None
     }
     turn = Turn("user", "Look.", {"content": [{"type": "text", "text": "Look."}], "name": "Ada"})
     prompt = replace(PROMPT, sampling=sampling, messages=(turn,), request_id="r-1", priority=3)
-    async with a_pair() as (upstream, generator):
+    async with a_pair(priorities=True) as (upstream, generator):
         await all_of(generator, prompt)
         await all_of(generator)
     sent, plain = upstream.received
@@ -127,6 +127,12 @@ async def test_what_the_caller_asks_for_reaches_the_upstream_untouched() -> None
     assert sent.headers["X-Request-Id"] == "r-1"
     assert "priority" not in plain.payload
     assert "X-Request-Id" not in plain.headers
+
+
+async def test_a_server_that_does_not_schedule_by_priority_is_not_told_one() -> None:
+    async with a_pair() as (upstream, generator):
+        await all_of(generator, replace(PROMPT, priority=1))
+    assert "priority" not in upstream.received[0].payload
 
 
 async def test_the_key_is_sent_and_never_shown() -> None:
