@@ -29,7 +29,7 @@ from pipeline.passages import Caller, Candidates, Leg, Passage, Query
 from pipeline.ports import GenerationRef
 from pipeline.profile import Fusion, Profile, Search
 from retrieve.encoder import OnnxEncoder, OnnxPassageEncoder, as_rows, as_vectors
-from retrieve.generation import FolderWriter, Generation
+from retrieve.generation import FolderWriter, Generation, GenerationOptions
 from retrieve.hybrid import HybridRetriever
 from retrieve.model_library import ModelLibrary
 from retrieve.query_encoder import QueryEncoder
@@ -107,9 +107,15 @@ def vectors(encoder: OnnxPassageEncoder, judged: JudgedSet, kept: Path) -> np.nd
 
 
 @contextmanager
-def retriever(judged: JudgedSet, encoder: OnnxEncoder, rows: np.ndarray, folder: Path) -> Iterator[HybridRetriever]:
+def retriever(
+    judged: JudgedSet,
+    encoder: OnnxEncoder,
+    rows: np.ndarray,
+    folder: Path,
+    options: GenerationOptions | None = None,
+) -> Iterator[HybridRetriever]:
     """The service's own retriever over a generation written for it."""
-    writer = FolderWriter.open(encoder.model)
+    writer = FolderWriter.open(encoder.model, options)
     digest = writer.write(
         folder / "1", judged.name, 1, judged.passages, as_vectors(rows), encoder.fingerprint, "one passage a document"
     )

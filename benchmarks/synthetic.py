@@ -22,6 +22,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,7 +81,7 @@ class Synthetic:
     def vectors(self) -> NDArray[np.float32]:
         """`[passages, dimensions]`, mapped from the generation itself."""
         (file,) = self.ref.folder.glob("*/vectors.npy")
-        return np.load(file, mmap_mode="r")
+        return cast("NDArray[np.float32]", np.load(file, mmap_mode="r"))
 
     def write_for_peers(self) -> Path:
         """A folder with `passages.jsonl` (title and text) and `vectors.npy`, for those who build indexes of their own.
@@ -164,7 +165,7 @@ def _subjects(script: Script, encoding: Encoding, kept: Path) -> NDArray[np.floa
         unfinished = file.with_name(f"unfinished-{file.name}")
         np.save(unfinished, vectors)
         unfinished.replace(file)
-    return np.load(file)
+    return cast("NDArray[np.float32]", np.load(file))
 
 
 def _mixed(subjects: NDArray[np.float32], script: Script, passages: int) -> NDArray[np.float32]:

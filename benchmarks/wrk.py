@@ -18,6 +18,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import mean
 
 ROOT = Path(__file__).resolve().parents[1]
 UNPACKED = ROOT / ".bench" / "wrk"
@@ -80,7 +81,19 @@ def load(url: str, bodies: Sequence[str], *, callers: int, seconds: int) -> Load
         script, file = Path(folder) / "ask.lua", Path(folder) / "bodies.jsonl"
         script.write_text(SCRIPT)
         file.write_text("".join(f"{body}\n" for body in bodies))
-        command = [program, "-t1", f"-c{callers}", f"-d{seconds}s", "--timeout", "10s", "-s", script, url, "--", file]
+        command: list[str | Path] = [
+            program,
+            "-t1",
+            f"-c{callers}",
+            f"-d{seconds}s",
+            "--timeout",
+            "10s",
+            "-s",
+            script,
+            url,
+            "--",
+            file,
+        ]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     said = next((line for line in done.stdout.splitlines() if line.startswith("FIGURES ")), None)
     if done.returncode != 0 or said is None:
@@ -97,6 +110,22 @@ def load(url: str, bodies: Sequence[str], *, callers: int, seconds: int) -> Load
         figures["degraded"],
         figures["socket_errors"],
         figures["requests"] / len(bodies),
+    )
+
+
+def together(loads: Sequence[Load]) -> Load:
+    """Several runs of the same kind as one: counts added, rates and percentiles averaged."""
+    return Load(
+        loads[0].callers,
+        mean(each.rate for each in loads),
+        mean(each.p50 for each in loads),
+        mean(each.p90 for each in loads),
+        mean(each.p99 for each in loads),
+        sum(each.answered for each in loads),
+        sum(each.refused for each in loads),
+        sum(each.degraded for each in loads),
+        sum(each.socket_errors for each in loads),
+        max(each.lap for each in loads),
     )
 
 

@@ -1,10 +1,10 @@
 """LangChain's hybrid search as its documentation shows it: EnsembleRetriever over BM25Retriever and a FAISS store.
 
-    python langchain_ensemble.py FOLDER MODEL [--words whitespace]
+    python langchain_ensemble.py FOLDER MODEL [--words stemmed]
 
-BM25Retriever is rank_bm25 underneath; by default it splits text at spaces and keeps every word. Here it is given the
-better of two ways, unless told otherwise: lower-case words without stop words, stemmed, which is more exact, and faster
-too, since rank_bm25 goes through all passages once for each word of a query. The FAISS store is what
+BM25Retriever is rank_bm25 underneath; as it comes it splits text at spaces and keeps every word. With `stemmed` it is
+given a better way, lower-case words without stop words, stemmed, which is more exact, and faster too, since rank_bm25
+goes through all passages once for each word of a query. The FAISS store is what
 `FAISS.from_embeddings` makes, a flat index; vectors are given, and queries are encoded by HuggingFaceEmbeddings, which
 is sentence-transformers.
 """
@@ -33,7 +33,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path, help="with passages.jsonl and vectors.npy")
     parser.add_argument("model", help="a sentence-transformers model, or a folder that holds one")
-    parser.add_argument("--words", choices=("stemmed", "whitespace"), default="stemmed")
+    parser.add_argument("--words", choices=("whitespace", "stemmed"), default="whitespace")
     parser.add_argument("--depth", type=int, default=DEPTH, help="candidates of each retriever")
     options = parser.parse_args()
     began = time.perf_counter()
