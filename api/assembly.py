@@ -47,13 +47,19 @@ class DoorOptions:
 
 
 def create_app(
-    stages: Stages, options: DoorOptions, metrics: Metrics | None = None, *, lag: Callable[[], float] = float
+    stages: Stages,
+    options: DoorOptions,
+    metrics: Metrics | None = None,
+    *,
+    callers: Callers | None = None,
+    lag: Callable[[], float] = float,
 ) -> FastAPI:
-    """The HTTP app over opened stages; `lag` is the event loop's. Raises Misconfigured for a keys file that is no good.
+    """The HTTP app over opened stages. Raises Misconfigured for a keys file that cannot be used.
 
+    `callers` are those of the keys file where somebody has read it already; `lag` is the event loop's, in seconds.
     FastAPI's /docs page loads its parts from elsewhere, so it is left out; /openapi.json has all that it shows.
     """
-    callers = Callers.open(options.keys_file)
+    callers = callers or Callers.open(options.keys_file)
     app = FastAPI(
         title="fleetfoot", version=options.version, description=DESCRIPTION, docs_url=None, redoc_url=None,
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"}, redirect_slashes=False,
@@ -69,7 +75,7 @@ def create_app(
     app.add_exception_handler(FleetfootError, on_fleetfoot_error)
     app.add_exception_handler(RequestValidationError, on_invalid_request)
     app.add_exception_handler(HTTPException, on_http_exception)
-    for room in (health, retrieval, chat, uploads, jobs, holdings, refreshing):
+    for room in (retrieval, chat, health, uploads, jobs, holdings, refreshing):  # looked through in this order
         app.include_router(room.router)
     app.openapi = lambda: _documented(app)  # type: ignore[method-assign]  # FastAPI's documented way to extend it
     return app

@@ -16,6 +16,7 @@ from pipeline.passages import Degraded
 from pipeline.ports import CurrentGeneration, EarlierGenerations, GenerationRef
 from retrieve.generation import Generation
 from retrieve.shelf import GenerationShelf
+from retrieve.warming import read_ahead, sample_queries
 
 log = logging.getLogger(__name__)
 Key = tuple[str, str]
@@ -140,6 +141,10 @@ class Generations:
             for key in keys
         )
 
+    def samples(self) -> dict[Key, tuple[str, ...]]:
+        """Queries that each open collection can answer, short and long; reads passages from disk."""
+        return {key: sample_queries(generation) for key, generation in self._open.items() if generation is not None}
+
     async def _try(self, key: Key) -> None:
         """Updates and never raises for one collection: a deleted one is forgotten, a broken one serves as before."""
         try:
@@ -242,6 +247,7 @@ class Generations:
         except (Damaged, WrongFingerprint) as error:
             self._unusable[ref] = type(error)(str(error))
             raise
+        read_ahead(ref.folder)
         generation.lexical.warm_up()
         return generation
 
