@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from starlette.responses import Response
@@ -59,6 +59,8 @@ class EventSender:
         self._turn = asyncio.Lock()
         self._held: list[bytes] = []
         self._last = time.perf_counter()
+        self._timer: asyncio.TimerHandle | None = None
+        self._ping: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Sends the headers, once."""
@@ -98,25 +100,32 @@ class EventSender:
         self._held.clear()
         await self._write(body, more=False)
 
-    @asynccontextmanager
-    async def pinging(self) -> AsyncGenerator[None, None]:
+    @contextmanager
+    def pinging(self) -> Generator[None, None, None]:
         """Sends a comment whenever nothing else has been sent for a while."""
-        pings = asyncio.create_task(self._ping())
+        self._look_later(self.options.ping)
         try:
             yield
         finally:
-            pings.cancel()
+            if self._timer is not None:
+                self._timer.cancel()
+            if self._ping is not None:
+                self._ping.cancel()
 
-    async def _ping(self) -> None:
+    def _look_later(self, seconds: float) -> None:
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._look)
+
+    def _look(self) -> None:
+        idle = time.perf_counter() - self._last if self.started else 0.0
+        if idle < self.options.ping:
+            self._look_later(self.options.ping - idle)
+        else:
+            self._ping = asyncio.create_task(self._send_ping())
+
+    async def _send_ping(self) -> None:
         with suppress(ClientStalled):  # hung up on: the work is cancelled as for anybody who leaves
-            while True:
-                idle = time.perf_counter() - self._last
-                if idle < self.options.ping:
-                    await asyncio.sleep(self.options.ping - idle)
-                elif self.started:
-                    await self._write(b": ping\n\n")
-                else:
-                    self._last = time.perf_counter()
+            await self._write(b": ping\n\n")
+            self._look_later(self.options.ping)
 
     async def _write(self, body: bytes, *, more: bool = True) -> None:
         message = {"type": "http.response.body", "body": body, "more_body": more}

@@ -159,7 +159,7 @@ class _Follow:
     async def tell(self, job: Job, sender: EventSender) -> None:
         listening = asyncio.create_task(self._listen())
         try:
-            async with sender.pinging():
+            with sender.pinging():
                 await sender.start()
                 await self._until_final(job, sender)
                 await sender.end()

@@ -1,8 +1,9 @@
 """Leaving: a client that goes away takes its work with it, in every phase of a request, streamed or not.
 
 No framework does this by itself: an endpoint that computes, or waits for a model, never looks at the connection. So
-from the moment the body is read one task per request waits for `http.disconnect` and then cancels the work; whatever
-holds an upstream connection, a place in a line or a generator lets go of it on its way out.
+from the moment the body is read one task per request waits for `http.disconnect` and then cancels the request's own;
+whatever holds an upstream connection, a place in a line or a generator lets go of it on its way out. (The work has no
+task of its own: each costs a turn of the event loop, in which every other request has its turn first.)
 
 The server resumes reading the socket whenever a message is awaited, so waiting here also keeps departures visible
 while a client reads slowly. (HTTP/1.1 pipelining is the exception: a second request sent before the first is answered
@@ -32,23 +33,20 @@ class Leaving:
         departure = _Departure(visit, receive, send)
         if not _has_body(scope):
             await departure.read_ahead()
-        departure.work = asyncio.create_task(self._work(scope, departure))
+        departure.work = asyncio.current_task()
         try:
-            await departure.work
+            if not visit.left:
+                await self.app(scope, departure.receive, departure.send)
         except asyncio.CancelledError:
-            current = asyncio.current_task()
-            if not visit.left or (current is not None and current.cancelling()):
+            if not departure.only_left():
                 raise
         finally:
             departure.stop_waiting()
 
-    async def _work(self, scope: Scope, departure: _Departure) -> None:
-        await self.app(scope, departure.receive, departure.send)
-
 
 class _Departure:
     def __init__(self, visit: Visit, receive: Receive, send: Send) -> None:
-        self.work: asyncio.Task[None] | None = None
+        self.work: asyncio.Task[object] | None = None
         self._visit = visit
         self._receive = receive
         self._send = send
@@ -56,6 +54,7 @@ class _Departure:
         self._gone = asyncio.Event()
         self._waiting: asyncio.Task[None] | None = None
         self._answered = False
+        self._cancelled = False
 
     async def read_ahead(self) -> None:
         """Takes the empty body of a request that has none, so that waiting begins at once."""
@@ -75,6 +74,10 @@ class _Departure:
         if message["type"] == "http.response.body" and not message.get("more_body", False):
             self._answered = True  # from here on `http.disconnect` only says that the response is complete
         await self._send(message)
+
+    def only_left(self) -> bool:
+        """Whether the work was cancelled because the client left, and for nothing else; it may then end in peace."""
+        return self._cancelled and self.work is not None and self.work.uncancel() == 0
 
     def stop_waiting(self) -> None:
         if self._waiting is not None:
@@ -99,7 +102,8 @@ class _Departure:
         if self._answered:
             return
         self._visit.left = True
-        if self.work is not None:
+        if self.work is not None and self.work is not asyncio.current_task():  # who reads the body is told by a message
+            self._cancelled = True
             self.work.cancel()
 
 

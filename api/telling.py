@@ -54,7 +54,7 @@ class Telling:
         """Token by token. Raises until something was sent; from then on tells errors in the stream."""
         sender = EventSender(send, self.visit, self.here.behind.streams)
         try:
-            async with sender.pinging():
+            with sender.pinging():
                 await self._tell(sender)
         except ClientStalled as error:
             self.visit.code = error.code
