@@ -90,14 +90,16 @@ class Plan:
     def next(self, now: Callable[[], float], sharing: int) -> list[int] | None:
         """Places of the run to begin next, None when nothing fits any more or all is done.
 
-        So many requests are `sharing` the model now, so this one has that part of the time until it ends. Raises
-        ScoringFailed for a query that leaves no room for passages.
+        So many requests are `sharing` the model now, so this one has that part of the time until it ends. Where others
+        wait, a run must fit on the careful side, for one that is terminated would be time taken from them; a request
+        that is alone dares what fits more likely than not. Raises ScoringFailed for a query that leaves no room for
+        passages.
         """
-        until, careful = self.asked.until, self._scorer.cost.careful
+        cost = self._scorer.cost.expected if sharing == 1 else self._scorer.cost.careful
         while self._runs or self._take(now, sharing):
             run = self._runs.popleft()
-            left = until - now()
-            while run and careful(self.shape(run)) > left:
+            left = self.asked.until - now()
+            while run and cost(self.shape(run)) > left:
                 self._forget(run.pop())  # the longest: it will fit less and less
             if run:
                 return run
@@ -128,7 +130,7 @@ class Plan:
             if chosen and spent > left / sharing:
                 break
             self._ahead.popleft()
-            if cost.careful(alone) > left:
+            if (cost.expected(alone) if sharing == 1 else cost.careful(alone)) > left:
                 self._forget(place)
                 spent -= cost.expected(alone)
             else:

@@ -11,7 +11,6 @@ out of time.
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -24,75 +23,12 @@ from pipeline.errors import Overloaded
 from pipeline.expecting import Typical
 from pipeline.line import FAIR
 from rerank.anytime import AnytimeOptions, Asked, Plan, Progress
+from rerank.jobs import Job, Run
 from rerank.passage_tokens import PassageTokens
-from rerank.scorer import PairScorer, Stopper
+from rerank.scorer import PairScorer
 from rerank.shapes import Shape, worth_sharing
 
 LEAST_RETRY = 0.001
-
-
-class Job:
-    """A request's place in line, from joining until nothing more is scored for it."""
-
-    __slots__ = (
-        "deadline",
-        "future",
-        "joined",
-        "loop",
-        "order",
-        "over",
-        "plan",
-        "priority",
-        "progress",
-        "turns",
-        "worked",
-    )
-
-    def __init__(self, plan: Plan, progress: Progress, lap: Lap, joined: float, order: int) -> None:
-        self.plan = plan
-        self.progress = progress
-        self.priority = lap.priority
-        self.deadline = lap.deadline
-        self.joined = joined
-        self.order = order
-        self.turns = 0
-        self.worked = 0.0
-        self.over = False
-        self.loop = asyncio.get_running_loop()
-        self.future: asyncio.Future[None] = self.loop.create_future()
-
-    def standing(self) -> tuple[int, int, float, int]:
-        """Whose turn it is: the smaller comes first."""
-        return (self.priority, self.turns, self.deadline, self.order)
-
-    def settle(self, error: BaseException | None) -> None:
-        """Lets the caller go on; on its own loop's thread."""
-        if self.future.done():
-            return
-        if error is None:
-            self.future.set_result(None)
-        else:
-            self.future.set_exception(error)
-
-
-class Run:
-    """What one call of the model computes: places of one or several jobs, each sorted by length."""
-
-    __slots__ = ("began", "parts", "shape", "stopper")
-
-    def __init__(self, job: Job, places: list[int]) -> None:
-        self.parts: list[tuple[Job, list[int]]] = [(job, places)]
-        self.shape = job.plan.shape(places)
-        self.stopper = Stopper()
-        self.began = inf
-
-    def wanted(self) -> bool:
-        """Whether anybody still waits for it."""
-        return any(not job.over for job, _ in self.parts)
-
-    def until(self) -> float:
-        """When the first of its callers is out of time."""
-        return min(job.plan.asked.until for job, _ in self.parts)
 
 
 @dataclass(slots=True)
@@ -205,13 +141,13 @@ class PairScheduler:
     def _leave(self, job: Job) -> float:
         """Takes a job out of the line, ends its run if nobody else wants it, and returns the seconds it waited."""
         with self._news:
-            now = self.now()
+            now = self.now() if job.ended is None else job.ended
             if job in self._line:
                 self._line.remove(job)
             job.over = True
             run = self._running
             worked = job.worked
-            if run is not None and any(job is other for other, _ in run.parts):
+            if run is not None and run.of(job):
                 worked += max(now - run.began, 0.0)
                 if not run.wanted():
                     run.stopper.stop()
@@ -240,21 +176,28 @@ class PairScheduler:
         for job in jobs:
             if run is not None and not self._has_room(run):
                 break
-            try:
-                places = job.plan.next(self.now, len(jobs))
-            except Exception as error:  # noqa: BLE001  handed to the caller, who awaits it
-                self._finish(job, error)
-                continue
+            places = self._planned(job, len(jobs))
             if places is None:
-                if job.turns == 0:
-                    self.scorer.cost.refused()
-                self._finish(job, None)
-            elif run is None:
+                continue
+            if run is None:
                 run = Run(job, places)
             elif not self._shared(run, job, places):
                 job.plan.put_back(places)
                 break
         return run
+
+    def _planned(self, job: Job, sharing: int) -> list[int] | None:
+        """Places of a job's next run; None where there is none, of which its caller is then told."""
+        try:
+            places = job.plan.next(self.now, sharing)
+        except Exception as error:  # noqa: BLE001  handed to the caller, who awaits it
+            self._finish(job, error)
+            return None
+        if places is None:
+            if job.turns == 0:
+                self.scorer.cost.refused()
+            self._finish(job, None)
+        return places
 
     def _in_order(self) -> list[Job]:
         with self._news:
@@ -268,13 +211,13 @@ class PairScheduler:
     def _has_room(self, run: Run) -> bool:
         """Whether a pair as long as these would be let in: if not, nobody else's pairs need be looked at."""
         one = self._around(1, run.shape.length)
-        together = self._around(self._rows(run) + 1, run.shape.length)
+        together = self._around(run.rows() + 1, run.shape.length)
         return self._pays(run.shape, one, together)
 
     def _shared(self, run: Run, job: Job, places: list[int]) -> bool:
         """Adds a job's pairs to a run, where that saves time and makes nobody late."""
         shape = job.plan.shape(places)
-        together = self._around(self._rows(run) + len(places), max(run.shape.length, shape.length))
+        together = self._around(run.rows() + len(places), max(run.shape.length, shape.length))
         until = min(run.until(), job.plan.asked.until)
         if not self._pays(run.shape, shape, together) or self.now() + self.scorer.cost.careful(together) > until:
             return False
@@ -289,10 +232,6 @@ class PairScheduler:
 
     def _around(self, rows: int, longest: int) -> Shape:
         return self.scorer.buckets.around(rows, longest, self.scorer.max_tokens)
-
-    @staticmethod
-    def _rows(run: Run) -> int:
-        return sum(len(places) for _, places in run.parts)
 
     def _compute(self, run: Run) -> None:
         with self._news:
@@ -333,14 +272,22 @@ class PairScheduler:
                 self.counts.pairs += len(places)
                 at += len(places)
                 job.plan.done(places)
+                self._look_ahead(job)
             else:
                 self._finish(job, failure)
+
+    def _look_ahead(self, job: Job) -> None:
+        """Lets a caller go at once for whom nothing more can be done, and not when its turn comes again."""
+        places = self._planned(job, len(self._line))
+        if places is not None:
+            job.plan.put_back(places)
 
     def _finish(self, job: Job, error: BaseException | None) -> None:
         with self._news:
             if job in self._line:
                 self._line.remove(job)
             job.over = True
+            job.ended = self.now()
         try:
             job.loop.call_soon_threadsafe(job.settle, error)
         except RuntimeError:  # the loop has closed: nobody is left to tell
