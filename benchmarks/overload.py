@@ -2,10 +2,10 @@
 
     python -m benchmarks.overload [--data FOLDER] [--json FILE] [--seconds 60] [--runs 5]
 
-A real service over the example handbook, in its own process, with an encoder that sleeps 12 ms for each text, so that
-it can encode fewer than 50 a second. Caches and single-flight are off. The load is an open loop with Poisson arrivals
-from a process of its own; latency is timed from the scheduled send, and a run whose generator was late (p99 over 5 ms)
-is void, is told, and is repeated a few times at most.
+A real service over the example handbook, in its own process, with an encoder that sleeps 1 ms for each padded token,
+so that it cannot sustain more than 50 questions a second. Caches and single-flight are off. The load is an open loop
+with Poisson arrivals from a process of its own; latency is timed from the scheduled send, and a run whose generator was
+late (p99 over 5 ms) is void, is told, and is repeated a few times at most.
 
 First the sustainable load: the highest rate at which the p99 is within the deadline of 250 ms and fewer than 1 % of the
 requests are refused or degraded for want of time. Then twice that, five times a minute. After each minute the plain
@@ -14,7 +14,7 @@ alternative gets the same for a shorter time: the same service with lines that h
 Goodput counts answers that were complete (nothing given up for want of time or room) and in time. Answers that were in
 time with something given up, such as the dense leg, are told beside it.
 
-Predicted before it was measured: goodput near what the encoder can do in a second (1 / .016 s), since a text that would
+Predicted before it was measured: goodput near what the encoder can do in a second (1 / .018 s), since a text that would
 be late is refused at the lane and costs it nothing; everybody else gets the lexical leg, in time; no refusal, as the
 lexical leg costs next to nothing. The plain service in time as well, since each stage is cut at its allowance, but
 with a goodput far below ours: its encoder mostly computes what is given up before it is done.
@@ -55,7 +55,7 @@ from workers.broker import EmbeddedRedis
 
 SILENT = Console(quiet=True)
 COLLECTION = "handbook"
-EACH_MS = 12.0
+TOKEN_MS = 1.0
 DEADLINE_MS = 250.0
 AT_MOST = 50.0  # a second: what the slowed encoder may sustain
 LATE_BY = 1.05  # of the deadline: where the p99 may be
@@ -255,7 +255,7 @@ def slowed(data: Path, redis_url: str, *arguments: str) -> Generator[str]:
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.slowed", "--each-ms", str(EACH_MS), *arguments],
+            [sys.executable, "-m", "benchmarks.slowed", "--token-ms", str(TOKEN_MS), *arguments],
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=output,

@@ -1,8 +1,9 @@
 """`fleetfoot serve` with an encoder that is slowed on purpose, and on demand without admission: a benchmark's service.
 
-`python -m benchmarks.slowed --each-ms 12` sleeps that long for each text, in the thread that owns the encoder, so that
-a batch of four takes four times as long. `--plain` lets everybody in: lines without a bound and without foresight, no
-easing and no refusal. Everything else is read from the environment, as ever.
+`python -m benchmarks.slowed --token-ms 1` sleeps that long for each padded token, in the thread that owns the encoder,
+as a model that is so much slower would take: about 12 ms for a question, four times that for four. `--plain` lets
+everybody in: lines without a bound and without foresight, no easing and no refusal. Everything else is read from the
+environment, as ever.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ UNBOUNDED = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class SlowedEncoder:
-    """An encoder that takes `each` seconds more for each text."""
+    """An encoder that takes `each` seconds more for each padded token."""
 
     encoder: TextEncoder
     each: float
@@ -49,14 +50,14 @@ class SlowedEncoder:
         return self.encoder.tokenize(text)
 
     def encode_ids(self, rows: Sequence[Sequence[int]]) -> NDArray[np.float32]:
-        time.sleep(self.each * len(rows))
+        time.sleep(self.each * len(rows) * max(len(row) for row in rows))
         return self.encoder.encode_ids(rows)
 
 
 def main() -> None:
     """Serves until it is asked to end."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--each-ms", type=float, default=12.0)
+    parser.add_argument("--token-ms", type=float, default=1.0)
     parser.add_argument("--plain", action="store_true")
     asked = parser.parse_args()
     settings = Settings.read()
@@ -64,7 +65,7 @@ def main() -> None:
     if asked.plain:
         options = replace(options, line=UNBOUNDED, foresight=False)
         door = replace(door, load=LoadOptions(inside=UNBOUNDED, steps=(inf, inf, inf, inf, inf)))
-    slowed = asked.each_ms / 1000
+    slowed = asked.token_ms / 1000
     uvloop.run(serving(settings, options, door, around_encoder=lambda encoder: SlowedEncoder(encoder, slowed)))
 
 
