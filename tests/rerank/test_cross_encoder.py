@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from math import inf
 
 import pytest
 
-from pipeline.clock import Budget, Clock, Stage
+from pipeline.clock import Budget, Clock, Lap, Stage
 from pipeline.passages import Degraded, Ranking
 from rerank.anytime import AnytimeOptions
 from rerank.cross_encoder import CrossEncoderReranker
@@ -257,3 +257,85 @@ async def test_ids_of_the_same_tokenizer_are_looked_up(make: Make) -> None:
     await make(scorer).rerank(asked("w x y"), candidates_on(shelf, range(3)), Clock(Budget()))
     assert scorer.encoded == ["w x y"]
     assert shelf.read == []
+
+
+class Remembering:
+    """Known scores in a dictionary; `asked` is what it was asked for, `kept` what it was given."""
+
+    def __init__(self, known: dict[str, float] | None = None) -> None:
+        self.known, self.asked, self.kept = known or {}, 0, dict[str, float]()
+
+    async def look_up(self, query: str, hashes: Sequence[str], lap: Lap) -> Mapping[int, float]:
+        assert query == "w x y"
+        assert lap.stage is Stage.RERANK
+        self.asked += len(hashes)
+        return {place: self.known[name] for place, name in enumerate(hashes) if name in self.known}
+
+    def keep(self, query: str, scores: Mapping[str, float]) -> None:
+        assert query == "w x y"
+        self.kept |= scores
+
+
+def hashes(*keys: int) -> list[str]:
+    return list(SHELF.content_hashes(keys))
+
+
+async def test_what_is_known_is_not_scored_again_and_what_is_new_is_kept(make: Make) -> None:
+    scorer, known = FakeScorer(BACKWARDS), Remembering(dict.fromkeys(hashes(0, 2, 11), 50.0))
+    ranking = await make(scorer, known=known).rerank(asked("w x y"), candidates_on(SHELF, KEYS), Clock(Budget()))
+    assert ranking.degraded == ()
+    assert scored(ranking) == 12
+    assert {scorer.number(pair) for run in scorer.runs for pair in run} == set(KEYS) - {0, 2, 11}
+    assert known.kept == {name: float(key) for key in KEYS if key not in {0, 2, 11} for name in hashes(key)}
+    assert order(ranking)[0] == 0
+
+
+async def test_known_scores_cost_no_time_and_are_told_apart(make: Make) -> None:
+    now = HandClock()
+    scorer, known = FakeScorer(BACKWARDS, now, per_token=0.001), Remembering(dict.fromkeys(hashes(0, 1, 2), 1.0))
+    clock = Clock(Budget(shares={Stage.RERANK: 0.045}), now=now)
+    ranking = await make(scorer, known=known).rerank(asked("w x y"), candidates_on(SHELF, KEYS), clock)
+    assert ranking.degraded == (Degraded(Stage.RERANK, "out_of_time", "scored 7 of 12 (3 known before)"),)
+    assert sorted(order(ranking)[:7]) == list(range(7))
+    assert len(known.kept) == 4
+
+
+async def test_when_all_is_known_nobody_stands_in_line() -> None:
+    known = Remembering(dict.fromkeys(hashes(*KEYS), 1.0))
+    line = Untouched(FakeScorer(BACKWARDS), OPTIONS)
+    ranking = await CrossEncoderReranker(line, known).rerank(
+        asked("w x y"), candidates_on(SHELF, KEYS), Clock(Budget(shares={Stage.RERANK: 0.2}))
+    )
+    assert (scored(ranking), ranking.degraded, known.kept) == (12, (), {})
+
+
+async def test_only_the_depth_asked_for_is_looked_up(make: Make) -> None:
+    known = Remembering()
+    await make(FakeScorer(BACKWARDS), known=known).rerank(
+        asked("w x y", depth=5), candidates_on(SHELF, KEYS), Clock(Budget())
+    )
+    assert known.asked == 5
+
+
+async def test_what_was_scored_for_someone_who_left_is_kept() -> None:
+    scorer, known = StuckScorer(BACKWARDS, stuck_at=2), Remembering()
+    with PairScheduler(scorer, OPTIONS) as line:
+        reranker = CrossEncoderReranker(line, known)
+        leaving = asyncio.create_task(reranker.rerank(asked("w x y"), candidates_on(SHELF, KEYS), Clock(Budget())))
+        await scorer.stuck.wait()
+        leaving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await leaving
+    assert known.kept == {hashes(0)[0]: 0.0, hashes(1)[0]: 1.0}
+
+
+async def test_a_passage_too_long_for_the_time_left_is_passed_over(make: Make) -> None:
+    now = HandClock()
+    scorer = FakeScorer(BACKWARDS, now, per_token=0.001)
+    shelf = shelf_of([4, 40, 4, 40, 4])
+    ranking = await make(scorer).rerank(
+        asked("w x y"), candidates_on(shelf, range(5)), Clock(Budget(shares={Stage.RERANK: 0.033}), now=now)
+    )
+    assert [ranked.rerank_score for ranked in ranking.items if ranked.rerank_score is None] == [None, None]
+    assert {ranked.candidate.key for ranked in ranking.items if ranked.rerank_score is not None} == {0, 2, 4}
+    assert now.time == pytest.approx(0.03)
