@@ -74,8 +74,8 @@ class Connection(HttpToolsProtocol):
                 timer.cancel()
 
     def data_received(self, data: bytes) -> None:
-        self._came += len(data)
         super().data_received(data)
+        self._came += len(data)
         if self._phase is not Phase.ANSWER:
             self._look_later()
 

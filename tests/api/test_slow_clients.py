@@ -11,9 +11,11 @@ from math import inf
 
 import pytest
 
+from api.assembly import DoorOptions
 from api.connection import Patience
 from api.serving import UNSENT, ServingOptions, listen
 from pipeline.clock import Lap, Stage
+from pipeline.load import LoadOptions
 from pipeline.passages import Passage
 from tests.fakes_api import FakeRetriever, Gate, Running, Service
 from tests.fakes_shelf import FakeShelf, make_passage
@@ -106,18 +108,25 @@ async def test_while_fifty_clients_dawdle_another_is_answered_and_they_are_told_
         assert len(retriever.queries) == 1, "nobody else got as far as a search"
         assert sum((await hung_up_on(service)).values()) == 50
     for each in told:
-        assert not each or each.startswith(b"HTTP/1.1 408 Request Timeout\r\n")
-        assert not each or json.loads(each.partition(b"\r\n\r\n")[2])["error"]["code"] == "request_too_slow"
-    assert any(told)
+        assert not each or each.startswith(b"HTTP/1.1 408 Request Timeout\r\n")  # or reset, with bytes on their way
+
+
+@pytest.mark.parametrize("begun", [WHOLE[:20], WHOLE[:-1]], ids=["the header", "the body"])
+async def test_a_client_that_stops_half_way_is_told(begun: bytes) -> None:
+    async with Running(patience=HASTY) as service, dawdler(service) as client:
+        await client.send(begun)
+        header, _, body = (await client.reader.read()).partition(b"\r\n\r\n")
+    assert header.startswith(b"HTTP/1.1 408 Request Timeout\r\n")
+    assert (b"x-request-id: " in header) is (begun == WHOLE[:-1])
+    assert json.loads(body)["error"]["code"] == "request_too_slow"
 
 
 async def test_dawdlers_enter_no_lane() -> None:
     async with Running(patience=HASTY) as service, dawdler(service) as client:
         lane = service.stages.lane
-        await client.send(HEADER.replace(b"/v1/retrieve", b"/v1/collections/handbook/documents") % 100_000)
-        dawdling = asyncio.create_task(client.dawdle(b"{" * 100_000))
+        await client.send(HEADER.replace(b"/v1/retrieve", b"/v1/collections/handbook/documents") % 100_000 + b"{")
         await lane.run(Lap(Stage.ADMIT, 0.0, inf), lambda _: None)
-        assert b"408" in await dawdling
+        assert (await client.reader.read()).startswith(b"HTTP/1.1 408")
         assert (lane.waiting, lane.busy, service.stages.catalog.kept) == (0, 0, [])
 
 
@@ -138,7 +147,8 @@ async def test_a_second_request_on_a_connection_has_to_come_as_well() -> None:
     async with Running(patience=HASTY) as service, dawdler(service) as client:
         await client.send(WHOLE)
         assert (await client.reader.readline()).startswith(b"HTTP/1.1 200")
-        assert b"HTTP/1.1 408" in await client.dawdle(WHOLE)
+        await client.send(WHOLE[:50])
+        assert b"HTTP/1.1 408" in await client.reader.read()
 
 
 async def test_a_dawdling_second_request_waits_for_the_answer_to_the_first_and_ends_the_connection() -> None:
@@ -156,7 +166,8 @@ async def test_a_dawdling_second_request_waits_for_the_answer_to_the_first_and_e
 async def test_a_refused_client_cannot_go_on_sending_for_ever() -> None:
     async with Running(patience=HASTY) as service, dawdler(service) as client:
         await client.send(HEADER % 10**9)  # more than is taken: refused at once
-        assert b"HTTP/1.1 413" in await client.dawdle(b" " * 10_000)
+        assert (await client.reader.readline()).startswith(b"HTTP/1.1 413")
+        await client.dawdle(b" " * 10_000)  # hung up on: or this would take minutes
 
 
 def long_passages() -> list[Passage]:
@@ -202,3 +213,16 @@ def test_the_kernel_looks_after_clients_that_have_vanished() -> None:
             assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 60_000
             assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 30
             assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT) == UNSENT
+
+
+async def test_dawdlers_take_no_place_inside_from_others() -> None:
+    options = DoorOptions(load=LoadOptions(inside=1))
+    async with Running(options) as service, dawdler(service) as client, dawdler(service) as other:
+        for each in (client, other):
+            await each.send(HEADER % len(BODY) + BODY[:10])
+        async with service.client.get(f"{service.url}/metrics") as response:
+            assert "fleetfoot_requests_inside 3.0" in await response.text()
+        async with await service.retrieve() as response:
+            assert response.status == 200
+        await client.send(BODY[10:])
+        assert (await client.reader.readline()).startswith(b"HTTP/1.1 200")
