@@ -25,6 +25,7 @@ from api.metrics import Metrics
 from api.service import Behind, Stages
 from api.uploads import DocumentsIn
 from pipeline.errors import FleetfootError
+from pipeline.health import Figure
 from pipeline.load import Load, LoadOptions
 from pipeline.profile import Profile
 
@@ -67,6 +68,7 @@ def create_app(
     metrics = metrics or Metrics()
     load = Load(options.load, stages.lines, _usual(stages), reranks=stages.reranks, lag=lag)
     metrics.show_all(load.figures(), load.tallies())
+    metrics.show(Figure("tasks", "Tasks of the event loop, two of them the one that asks.", _tasks))
     behind = Behind(stages, options.limits, options.streams, metrics, load, asyncio.Event())
     app.state.callers = callers
     app.state.behind = behind
@@ -79,6 +81,10 @@ def create_app(
         app.include_router(room.router)
     app.openapi = lambda: _documented(app)  # type: ignore[method-assign]  # FastAPI's documented way to extend it
     return app
+
+
+def _tasks() -> float:
+    return float(len(asyncio.all_tasks()))
 
 
 def _usual(stages: Stages) -> Profile:

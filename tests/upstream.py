@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import itertools
 import json
+import logging
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -19,6 +20,7 @@ from types import TracebackType
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import uvloop
 from aiohttp import web
 
 BLOCK = 16  # tokens in one block of the prefix cache, as in vLLM on a GPU
@@ -383,7 +385,8 @@ def _abort(request: web.Request) -> None:
 
 
 async def serve(arguments: argparse.Namespace) -> None:
-    """Runs until it is interrupted."""
+    """Runs until it is interrupted. Clients that leave are what it is for, and no errors to tell of."""
+    logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)
     script = Script(
         words=tuple(f" {word}" for word in arguments.text.split()),
         form=Form(arguments.form),
@@ -411,7 +414,7 @@ def main() -> None:
     parser.add_argument("--max-model-len", type=int, default=4096)
     parser.add_argument("--forgets", action="store_true", help="keep nothing of a request that is over")
     try:
-        asyncio.run(serve(parser.parse_args()))
+        uvloop.run(serve(parser.parse_args()))
     except KeyboardInterrupt:
         return
 
