@@ -17,7 +17,7 @@ from benchmarks.peers.pipe import serve
 from ingest.catalog import Catalog
 from pipeline.passages import Caller, Query
 from pipeline.profile import Profile
-from retrieve.encoder import OnnxEncoder
+from retrieve.encoder import EncoderOptions, OnnxEncoder
 from retrieve.fusion import fuse
 from retrieve.generation import Generation
 from retrieve.hybrid import HybridOptions, search_terms, search_vector
@@ -34,7 +34,7 @@ def main() -> None:
     options = parser.parse_args()
     storage = StorageOptions(options.data)
     began = time.perf_counter()
-    encoder = OnnxEncoder.open(embedder(storage, "default"))
+    encoder = OnnxEncoder.open(embedder(storage, "default"), EncoderOptions(fast_queries=True))  # as the service
     with Catalog.open(storage.catalog()) as catalog:
         ref = catalog.current("default", options.collection)
     assert ref is not None

@@ -43,12 +43,7 @@ def main() -> None:
     lexical.activate_numba_scorer()
     model = SentenceTransformer(options.model, device="cpu")
     vectors = np.load(options.folder / "vectors.npy")
-    index = faiss.IndexFlatIP(vectors.shape[1])
-    if options.index == "hnsw":
-        index = faiss.IndexHNSWFlat(vectors.shape[1], 32, faiss.METRIC_INNER_PRODUCT)
-        index.hnsw.efConstruction = 80
-        index.hnsw.efSearch = 128
-    index.add(vectors)
+    index = flat(vectors) if options.index == "flat" else graph(vectors, options.folder / "hnsw.faiss")
 
     def search(query: str) -> tuple[list[int], dict[str, float]]:
         started = time.perf_counter()
@@ -74,6 +69,26 @@ def main() -> None:
 
     search("ready")
     serve(search, built=time.perf_counter() - began)
+
+
+def flat(vectors: np.ndarray) -> faiss.Index:
+    """Exact search, by as many threads as there are cores."""
+    index = faiss.IndexFlatIP(vectors.shape[1])
+    index.add(vectors)
+    return index
+
+
+def graph(vectors: np.ndarray, kept: Path) -> faiss.Index:
+    """A graph of 32 links, kept between runs, since building it takes minutes."""
+    if kept.exists():
+        index = faiss.read_index(str(kept))
+    else:
+        index = faiss.IndexHNSWFlat(vectors.shape[1], 32, faiss.METRIC_INNER_PRODUCT)
+        index.hnsw.efConstruction = 80
+        index.add(vectors)
+        faiss.write_index(index, str(kept))
+    index.hnsw.efSearch = 128
+    return index
 
 
 if __name__ == "__main__":
