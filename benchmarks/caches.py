@@ -1,11 +1,12 @@
 """What the caches are worth: the same questions of a service with all of them on, and of one with everything off.
 
     python -m benchmarks.caches [--requests 1200] [--exponent 1.0] [--json FILE]
-    python -m benchmarks.caches --off URL --on URL [--new URL] --collection NAME --queries FILE
+    python -m benchmarks.caches --off URL --on URL [--sharing URL] [--new URL] --collection NAME --queries FILE
 
 Questions are drawn by Zipf's law from a seed, as people ask: few of them often, most of them rarely. Each goes to all
 services by turns in one run, from one caller, so that a busy machine is busy for all alike, and the answers must be
-equal. `new` is an instance that starts with nothing in memory beside a Redis that `on` has filled. Bursts of callers
+equal. `on` has its caches in memory; `sharing` has a Redis as well, which costs a miss two round trips; `new` starts with
+nothing in memory beside the Redis that `sharing` has filled. Bursts of callers
 with one new question show what single flight is worth. Without addresses the services are started here, on the example
 handbook, with a reranker where `../shared/models/ce-tiny` lies beside the checkout.
 """
@@ -212,13 +213,14 @@ def _number(value: float) -> str:
 
 
 @contextmanager
-def three_services(folder: Path, console: Console) -> Generator[dict[str, str]]:
-    """`off`, `on` and `new`, over one data folder that holds the handbook; the last two share a Redis of their own."""
+def four_services(folder: Path, console: Console) -> Generator[dict[str, str]]:
+    """`off`, `on`, `sharing` and `new`, over one data folder that holds the handbook; the last two share a Redis."""
     reranker = {"FLEETFOOT_RERANKER": str(RERANKER.resolve())} if RERANKER.is_dir() else {}
     with (
         service(folder, free_port(8090, console), settings={**reranker, **CACHES_OFF}) as off,
         EmbeddedRedis.open() as cache,
-        _beside(off.environment, cache.url, folder / "logs" / "on.log", console) as on,
+        _beside(off.environment, "", folder / "logs" / "on.log", console) as on,
+        _beside(off.environment, cache.url, folder / "logs" / "sharing.log", console) as sharing,
         _beside(off.environment, cache.url, folder / "logs" / "new.log", console) as new,
     ):
 
@@ -227,12 +229,12 @@ def three_services(folder: Path, console: Console) -> Generator[dict[str, str]]:
                 await ingest(client, "handbook", [HANDBOOK], console, wait=True)
 
         asyncio.run(fill())
-        yield {"off": off.url, "on": on, "new": new}
+        yield {"off": off.url, "on": on, "sharing": sharing, "new": new}
 
 
 @contextmanager
 def _beside(environment: Mapping[str, str], cache: str, log: Path, console: Console) -> Generator[str]:
-    """Another API over the same data, with every cache on."""
+    """Another API over the same data, with every cache on; without an address of a Redis in memory alone."""
     port = free_port(0, console)
     url = f"http://127.0.0.1:{port}"
     settings = dict.fromkeys(CACHES_OFF, "") | {"FLEETFOOT_PORT": str(port), "FLEETFOOT_CACHE_REDIS_URL": cache}
@@ -270,7 +272,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--off", help="a service with all caches and single flight off")
     parser.add_argument("--on", help="one over the same data with its caches on")
-    parser.add_argument("--new", help="one that has just been started, with the same Redis as --on")
+    parser.add_argument("--sharing", help="one that has a Redis for its caches as well")
+    parser.add_argument("--new", help="one that has just been started, with the same Redis as --sharing")
     parser.add_argument("--collection", default="handbook")
     parser.add_argument("--queries", type=Path, default=SAMPLE, help="a query a line, or BEIR's queries.jsonl")
     parser.add_argument("--requests", type=int, default=1200)
@@ -279,11 +282,11 @@ def main() -> None:
     asked = parser.parse_args()
     console = Console(width=150)
     questions = Questions(asked.collection, read(asked.queries), asked.requests, asked.exponent)
-    given = {name: url for name in ("off", "on", "new") if (url := getattr(asked, name))}
+    given = {name: url for name in ("off", "on", "sharing", "new") if (url := getattr(asked, name))}
     if given:
         figures = measured(given, questions, console)
     else:
-        with tempfile.TemporaryDirectory() as folder, three_services(Path(folder), console) as services:
+        with tempfile.TemporaryDirectory() as folder, four_services(Path(folder), console) as services:
             figures = measured(services, questions, console)
     if asked.json:
         asked.json.write_text(json.dumps(figures, indent=2))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import cast
 
 from rich.table import Table
 from rich.text import Text
@@ -56,6 +57,6 @@ def kept(timings: Json) -> str:
 
 def known(timings: Json) -> str:
     """What caches had of this request: `; from caches 1 of 1 retrievals`, and nothing where they had nothing."""
-    uses = timings.get("caches") or {}
+    uses = cast("Mapping[str, Json]", timings.get("caches") or {})
     had = [f"{use['hits']} of {use['asked']} {name.replace('_', ' ')}" for name, use in uses.items() if use["hits"]]
     return f"; from caches {', '.join(had)}" if had else ""
