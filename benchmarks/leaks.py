@@ -3,8 +3,8 @@
     python -m benchmarks.leaks [CONNECTIONS]
 
 A real service in its own process with a scripted model server behind it. Every connection is a new one and ends in one
-of nine ways by turns (see `WAYS`), half of them with a reset. Eight questions are asked, so that no cache grows. At each
-500th connection everybody leaves, and the service is looked at from outside: resident memory in /proc/PID/status,
+of nine ways by turns (see `WAYS`), half of them with a reset. Eight questions are asked, so that no cache grows. At
+each 500th connection everybody leaves, and the service is looked at from outside: resident memory in /proc/PID/status,
 sockets in /proc/PID/fd, tasks and requests inside in /metrics. Prints a line each, and the slope of the memory from the
 2,000th to the last by least squares.
 """
