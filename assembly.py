@@ -157,7 +157,7 @@ class IngestOptions:
     chunk_tokens: int = 200
     device: str = "cpu"
     threads: int = 1
-    exact_up_to: int = 50_000
+    exact_up_to: int = 20_000
     bulk: bool = False
 
 
@@ -376,8 +376,8 @@ def usable_cores() -> int:
 def _generations(
     options: RequestOptions, catalog: Catalog, fingerprint: str, opening: Lane, searching: Lane
 ) -> Generations:
-    from retrieve.dense import GpuDenseIndex, GpuMemory
     from retrieve.generation import Generation as Opened
+    from retrieve.gpu_dense import GpuDenseIndex, GpuMemory
     from retrieve.manifest import Verifier
     from retrieve.serving import Generations
     from retrieve.sessions import Device

@@ -1,14 +1,16 @@
-"""Nearest vectors by inner product, with FAISS: exact while that is cheap, a graph above.
+"""Nearest vectors by inner product, with FAISS: one by one while that is cheap, then by 4-bit codes first.
 
-Measured at 100,000 x 384 on one core: exact 11.3 ms, HNSW32 with efSearch 128 .88 ms at a recall@100 of .974. Malkov
-and Yashunin, "Efficient and robust approximate nearest neighbor search using Hierarchical Navigable Small World
-graphs" (2018).
+Above `exact_up_to` vectors every pair of dimensions has a code of 4 bits; the codes are compared in registers, and the
+best few hundred rows again by their own vectors, so scores are always exact. Above `scanned_up_to` the codes lie in
+lists by nearest centroid, and only lists near the query are read. `docs/adr/0006-dense-index-kinds.md` has what was
+measured. André, Kermarrec and Le Scouarnec, "Cache locality is not enough: high-performance nearest neighbor search
+with product quantization fast scan" (VLDB 2015).
 """
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass
+from math import ceil
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -16,22 +18,25 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.errors import Damaged, Misconfigured
+from pipeline.errors import Damaged
 from retrieve.rows import Rows
-
-FLAT, HNSW = "flat", "hnsw"
 
 
 @dataclass(frozen=True, slots=True)
 class DenseOptions:
-    """Up to `exact_up_to` vectors are compared one by one; more get a graph of `neighbours` links a node.
+    """Up to `exact_up_to` vectors are compared one by one, up to `scanned_up_to` all by their codes, more by lists.
 
-    `ef_construction` and `ef_search` are the lengths of the lists of candidates while building and searching.
+    Of what the codes find, `compared` + `compared_each` x k rows are compared exactly. Of lists so many are read that
+    they hold `read_share` of all rows, and `read_each` x k at least. `ef_search` is for graphs (HNSW), which earlier
+    versions wrote.
     """
 
-    exact_up_to: int = 50_000
-    neighbours: int = 32
-    ef_construction: int = 80
+    exact_up_to: int = 20_000
+    scanned_up_to: int = 200_000
+    compared: int = 400
+    compared_each: int = 4
+    read_share: float = 0.05
+    read_each: int = 400
     ef_search: int = 128
     build_threads: int = 1
 
@@ -48,41 +53,36 @@ class DenseSearch(Protocol):
         ...
 
 
-def write_dense(file: Path, vectors: NDArray[np.float32], options: DenseOptions) -> str:
-    """Builds the index over `[rows, dimensions] float32`, L2-normalised, and writes it; returns its kind."""
-    kind = FLAT if len(vectors) <= options.exact_up_to else HNSW
-    faiss.omp_set_num_threads(options.build_threads)
-    index: faiss.Index
-    if kind == FLAT:
-        index = faiss.IndexFlatIP(vectors.shape[1])
-    else:
-        graph = faiss.IndexHNSWFlat(vectors.shape[1], options.neighbours, faiss.METRIC_INNER_PRODUCT)
-        graph.hnsw.efConstruction = options.ef_construction
-        index = graph
-    if len(vectors):
-        cast("Any", index).add(vectors)
-    faiss.write_index(index, str(file))
-    return kind
-
-
 class DenseIndex:
-    """A FAISS index mapped from its file. Safe to use from several threads."""
+    """A FAISS index, mapped from its file where its kind allows. Safe to use from several threads.
 
-    def __init__(self, index: faiss.Index, options: DenseOptions) -> None:
+    `vectors` is `[rows, dimensions] float32`, L2-normalised, what the index was made from.
+    """
+
+    def __init__(self, index: faiss.Index, vectors: NDArray[np.float32], options: DenseOptions) -> None:
         self._index = cast("Any", index)
-        self._graph = isinstance(index, faiss.IndexHNSW)
+        self._vectors = vectors
         self._options = options
+        self._graph = isinstance(index, faiss.IndexHNSW)
+        self._lists = int(self._index.nlist) if isinstance(index, faiss.IndexIVF) else 0
+        self._coded = isinstance(index, (faiss.IndexPQFastScan, faiss.IndexIVFPQFastScan))
 
     @classmethod
-    def open(cls, file: Path, options: DenseOptions) -> DenseIndex:
-        """Raises Damaged when FAISS cannot read the file."""
+    def open(cls, file: Path, vectors: NDArray[np.float32], options: DenseOptions) -> DenseIndex:
+        """Raises Damaged when FAISS cannot read the file, or when it is not of these vectors."""
         try:
-            return cls(faiss.read_index(str(file), faiss.IO_FLAG_MMAP_IFC), options)
+            index = faiss.read_index(str(file), faiss.IO_FLAG_MMAP_IFC)
         except RuntimeError as error:
             raise Damaged(
                 f"This FAISS cannot read '{file.name}', though it is as it was written. Make the collection anew with "
                 "`fleetfoot refresh`."
             ) from error
+        if (index.ntotal, index.d) != vectors.shape:
+            raise Damaged(
+                f"'{file.name}' is of {index.ntotal} x {index.d} vectors, and there are {vectors.shape[0]} x "
+                f"{vectors.shape[1]}. Make the collection anew with `fleetfoot refresh`."
+            )
+        return cls(index, vectors, options)
 
     @property
     def rows(self) -> int:
@@ -95,7 +95,7 @@ class DenseIndex:
         return int(self._index.d)
 
     def warm_up(self) -> None:
-        """Reads the vectors from the disk once."""
+        """Reads what a search of any query reads; the rows that codes lead to are read when they are first found."""
         self.search(np.zeros(self.dimensions, np.float32), 1)
 
     def search(self, vector: NDArray[np.float32], k: int) -> Rows:
@@ -105,66 +105,41 @@ class DenseIndex:
             return Rows.none()
         # OpenMP keeps this per calling thread. Two threads for four callers took 47 queries/s down to 23.
         faiss.omp_set_num_threads(1)
-        wider: Any = (
-            cast("Any", faiss).SearchParametersHNSW(efSearch=max(self._options.ef_search, k)) if self._graph else None
-        )
+        if self._coded:
+            return self._by_codes(vector, k)
+        wider: Any = None
+        if self._graph:
+            wider = cast("Any", faiss).SearchParametersHNSW(efSearch=max(self._options.ef_search, k))
         scores, rows = self._index.search(vector[None, :], k, params=wider)
         return in_order(rows[0], scores[0])
 
+    def _by_codes(self, vector: NDArray[np.float32], k: int) -> Rows:
+        options = self._options
+        nearer: Any = None
+        if self._lists:
+            nearer = cast("Any", faiss).SearchParametersIVF(nprobe=self._near(k))
+        wide = min(options.compared + options.compared_each * k, self.rows)
+        _, found = self._index.search(vector[None, :], wide, params=nearer)
+        rows: NDArray[np.int64] = np.sort(found[0][found[0] >= 0])  # read in the order in which they lie
+        scores = np.empty(len(rows), np.float32)
+        exactly(vector, self._vectors, rows, scores)
+        best = np.argsort(-scores, kind="stable")[:k]
+        return Rows(rows[best], scores[best])
 
-class GpuMemory:
-    """One process's FAISS memory on the GPU, owned by the first thread that uses it: the dense lane's only one."""
-
-    def __init__(self) -> None:
-        self._resources: Any = None
-        self._owner = 0
-
-    @classmethod
-    def open(cls) -> GpuMemory:
-        """Raises Misconfigured where FAISS has no GPU code or finds no GPU."""
-        library = cast("Any", faiss)
-        if not hasattr(library, "StandardGpuResources"):
-            raise Misconfigured("This FAISS has no GPU code. Install the 'gpu' extra instead of 'cpu', or choose cpu.")
-        if library.get_num_gpus() == 0:
-            raise Misconfigured("FAISS finds no GPU. Repair the driver, or choose the device cpu.")
-        return cls()
-
-    def resources(self) -> Any:
-        """FAISS's resources object. Raises RuntimeError in any thread but the owner: it is not safe to share."""
-        if self._resources is None:
-            self._resources, self._owner = cast("Any", faiss).StandardGpuResources(), threading.get_ident()
-        if threading.get_ident() != self._owner:
-            raise RuntimeError("FAISS's GPU resources belong to one thread: give the dense lane one thread.")
-        return self._resources
+    def _near(self, k: int) -> int:
+        """How many lists are read."""
+        wanted = max(self._options.read_share * self.rows, self._options.read_each * k)
+        return min(ceil(self._lists * wanted / self.rows), self._lists)
 
 
-class GpuDenseIndex:
-    """A generation's vectors, compared exactly on a GPU; copied there when its one thread warms up or first searches.
-
-    `vectors` is `[rows, dimensions] float32`, L2-normalised.
-    """
-
-    def __init__(self, vectors: NDArray[np.float32], memory: GpuMemory) -> None:
-        self._vectors = vectors
-        self._memory = memory
-        self._index: Any = None
-
-    def warm_up(self) -> None:
-        """Copies the vectors and runs one search, which loads the kernels."""
-        self.search(np.zeros(int(self._vectors.shape[1]), np.float32), 1)
-
-    def search(self, vector: NDArray[np.float32], k: int) -> Rows:
-        """Implements DenseSearch, for at most 2,048 rows, which is what FAISS selects on a GPU."""
-        k = min(k, len(self._vectors), 2048)
-        if k <= 0:
-            return Rows.none()
-        resources = self._memory.resources()
-        if self._index is None:
-            index = cast("Any", faiss).GpuIndexFlatIP(resources, self._vectors.shape[1])
-            index.add(np.ascontiguousarray(self._vectors))
-            self._index = index
-        scores, rows = self._index.search(vector[None, :], k)
-        return in_order(rows[0], scores[0])
+def exactly(
+    vector: NDArray[np.float32], vectors: NDArray[np.float32], rows: NDArray[np.int64], scores: NDArray[np.float32]
+) -> None:
+    """Writes the inner product of `vector` with each of `rows` of `vectors`, in their order, copying none of them."""
+    of = cast("Any", faiss)
+    query = np.ascontiguousarray(vector, np.float32)
+    pointers = [of.swig_ptr(each) for each in (scores, query, vectors, rows)]
+    of.fvec_inner_products_by_idx(*pointers, vectors.shape[1], 1, len(rows))
 
 
 def in_order(rows: NDArray[np.int64], scores: NDArray[np.float32]) -> Rows:

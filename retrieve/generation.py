@@ -3,7 +3,7 @@
     manifest.json                       what it holds, what made it, a sha256 of every file below
     base-<16 hex digits>/               one segment, named by its content
         passages.arrow                  the passages
-        vectors.faiss  vectors.npy      the dense index; the rows themselves, for near-duplicates
+        vectors.faiss  vectors.npy      the dense index; the rows themselves
         terms.bin  *_offsets.npy  …     the postings (retrieve.postings)
         tokens.npy  token_offsets.npy   token ids of what was embedded (title, headings, text), end to end
         token_counts.npy                tokens of each text
@@ -34,7 +34,8 @@ from pipeline.errors import Conflict, InvalidInput, WrongFingerprint
 from pipeline.passages import Passage, Vectors
 from pipeline.ports import GenerationRef
 from retrieve.analysis import FINGERPRINT, QueryAnalyzer
-from retrieve.dense import DenseIndex, DenseOptions, DenseSearch, write_dense
+from retrieve.dense import DenseIndex, DenseOptions, DenseSearch
+from retrieve.dense_building import write_dense
 from retrieve.duplicates import signatures
 from retrieve.encoder import as_rows, open_tokenizer
 from retrieve.lexical import LexicalIndex
@@ -51,7 +52,7 @@ AT_ONCE = 1024  # passages tokenised together
 
 @dataclass(frozen=True, slots=True)
 class GenerationOptions:
-    """How a generation is built; opening reads `dense.ef_search` alone."""
+    """How a generation is built; opening reads what `dense` says of searching."""
 
     bm25: Bm25Options = field(default_factory=Bm25Options)
     dense: DenseOptions = field(default_factory=DenseOptions)
@@ -226,7 +227,7 @@ class Generation:
             manifest,
             PassageTable.open(folder / PASSAGES),
             LexicalIndex(Postings.open(folder, segment.passages)),
-            dense(vectors) if dense else DenseIndex.open(folder / INDEX, options or DenseOptions()),
+            dense(vectors) if dense else DenseIndex.open(folder / INDEX, vectors, options or DenseOptions()),
             QueryAnalyzer(_languages(segment.languages)),
             vectors,
             cast("NDArray[np.int32]", mapped(TOKENS)),

@@ -37,7 +37,7 @@ class WorkerSettings(BaseSettings):
     encoder_threads: int = Field(
         default_factory=usable_cores, ge=1, description="Texts encoded at once; else as many as cores."
     )
-    exact_up_to: int = Field(default=50_000, ge=0, description="Passages searched exactly; above it HNSW.")
+    exact_up_to: int = Field(default=20_000, ge=0, description="Vectors compared one by one; of more, codes first.")
     bulk: bool = Field(default=False, description="Encode through sentence-transformers (the models extra).")
 
     parsers: int = Field(default_factory=_parsers, ge=1, description="Processes that parse; else one less than cores.")
