@@ -71,6 +71,8 @@ class Peer:
                 except subprocess.TimeoutExpired:
                     process.kill()
                     process.wait()
+                assert process.stdout is not None
+                process.stdout.close()
 
     def search(self, query: str) -> Found:
         """One query."""

@@ -43,6 +43,7 @@ ROOT = Path(__file__).resolve().parents[1]
 KEPT = ROOT / ".bench" / "synthetic"
 VERSION = 1  # change it with anything here that changes a vector
 COLLECTION, TENANT = "synthetic", "default"
+DIMENSIONS = 384  # of the default embedder
 OTHERS, DOCUMENT_NOISE, PASSAGE_NOISE = 0.5, 0.4, 0.5  # beside 1 for a passage's own subject
 
 
@@ -104,23 +105,20 @@ class Synthetic:
 def made(passages: int, *, kept: Path = KEPT, rebuild: bool = False) -> Synthetic:
     """The set of that size, from the cache or new. `rebuild` writes its generation anew, to measure that."""
     home = kept / f"{passages}-{SEED}-{TEXTS}.{VERSION}"
-    data = home / "data"
-    storage = StorageOptions(data)
-    model = ModelLibrary(storage.models).add("default")
+    storage = StorageOptions(home / "data")
+    model = ModelLibrary(kept / "models").add("default")
     script = Script.open(model.tokenizer)
     told = home / "built.json"
-    if rebuild:
-        told.unlink(missing_ok=True)
-    if not told.exists():
-        if home.exists():
-            shutil.rmtree(home)
-        ModelLibrary(storage.models).add("default")
+    if rebuild or not told.exists():
+        shutil.rmtree(home, ignore_errors=True)
+        storage.data.mkdir(parents=True)
+        storage.models.symlink_to(kept.resolve() / "models", target_is_directory=True)
         built = _build(passages, storage, script, kept)
         told.write_text(json.dumps(asdict(built)))
     with Catalog.open(storage.catalog()) as catalog:
         ref = catalog.current(TENANT, COLLECTION)
     assert ref is not None
-    return Synthetic(data, script, ref, model.fingerprint, Built(**json.loads(told.read_text())))
+    return Synthetic(storage.data, script, ref, model.fingerprint, Built(**json.loads(told.read_text())))
 
 
 def _build(passages: int, storage: StorageOptions, script: Script, kept: Path) -> Built:
@@ -159,13 +157,19 @@ def _begun(catalog: Catalog, generations: Generations) -> Plan:
 
 def _subjects(script: Script, encoding: Encoding, kept: Path) -> NDArray[np.float32]:
     """`[subjects, dimensions]`, encoded once for sets of every size: some 40 s of a processor."""
-    file = kept / f"subjects-{SEED}-{TEXTS}-{encoding.encoder.fingerprint}.npy"
+    file = subjects_file(kept, encoding.encoder.fingerprint)
     if not file.exists():
+        kept.mkdir(parents=True, exist_ok=True)
         vectors = as_rows(encoding.encoder.encode(script.abstracts()))
         unfinished = file.with_name(f"unfinished-{file.name}")
         np.save(unfinished, vectors)
         unfinished.replace(file)
     return cast("NDArray[np.float32]", np.load(file))
+
+
+def subjects_file(kept: Path, embedder: str) -> Path:
+    """Where the encoded subjects of every size of set are."""
+    return kept / f"subjects-{SEED}-{TEXTS}-{embedder}.npy"
 
 
 def _mixed(subjects: NDArray[np.float32], script: Script, passages: int) -> NDArray[np.float32]:
@@ -190,19 +194,19 @@ def _mixed(subjects: NDArray[np.float32], script: Script, passages: int) -> NDAr
 
 
 def _passage(text: Text) -> Passage:
+    """As the chunker would make it, but that tokens are guessed: 1.4 a word, which is what these texts have."""
     document = f"{text.document:07d}"
-    passage = Passage(
+    return Passage(
         id=f"{document}:{text.ordinal}",
         document_id=document,
         ordinal=text.ordinal,
         text=text.text,
         tokens=round(1.4 * (text.text.count(" ") + 1)),
-        content_hash="",
+        content_hash=content_hash(f"{text.title}\n{text.text}"),  # its embedded text
         source=f"synthetic/{document}",
         title=text.title,
         language="en",
     )
-    return replace(passage, content_hash=content_hash(passage.embedded_text()))
 
 
 def main() -> None:
@@ -212,7 +216,6 @@ def main() -> None:
     parser.add_argument("--kept", type=Path, default=KEPT)
     parser.add_argument("--rebuild", action="store_true")
     asked = parser.parse_args()
-    asked.kept.mkdir(parents=True, exist_ok=True)
     found = made(asked.passages, kept=asked.kept, rebuild=asked.rebuild)
     print(f"{found.built}\nserve it: FLEETFOOT_DATA_DIR={found.data} fleetfoot serve", file=sys.stdout)
 

@@ -131,13 +131,19 @@ def together(loads: Sequence[Load]) -> Load:
 
 def find() -> tuple[Path, dict[str, str]]:
     """wrk and the environment it runs in. Raises NoWrk."""
-    if on_path := shutil.which("wrk"):
-        return Path(on_path), dict(os.environ)
+    if installed := on_path():
+        return installed, dict(os.environ)
     program = UNPACKED / "usr" / "bin" / "wrk"
     if not program.exists():
         _unpack()
     libraries = ":".join(str(folder) for folder in sorted((UNPACKED / "usr" / "lib").glob("*-linux-gnu")))
     return program, {**os.environ, "LD_LIBRARY_PATH": libraries}
+
+
+def on_path() -> Path | None:
+    """The machine's own wrk, if it has one."""
+    found = shutil.which("wrk")
+    return Path(found) if found else None
 
 
 def _unpack() -> None:
