@@ -7,8 +7,8 @@ from pipeline.errors import OutOfTime, Overloaded
 from pipeline.lane import Lane
 from pipeline.passages import Candidates, Degraded, Groups, Query
 
-# Comparing 100 takes .14 ms, 200 of them .35. A lane costs more than that by itself: two turns of the event loop, in each
-# of which every other request has its turn first.
+# Comparing 100 takes .14 ms, 200 of them .35. A lane costs more than that by itself: two turns of the event loop, in
+# each of which every other request has its turn first.
 IN_PLACE = 200
 
 
