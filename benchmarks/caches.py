@@ -5,10 +5,10 @@
 
 Questions are drawn by Zipf's law from a seed, as people ask: few of them often, most of them rarely. Each goes to all
 services by turns in one run, from one caller, so that a busy machine is busy for all alike, and the answers must be
-equal. `on` has its caches in memory; `sharing` has a Redis as well, which costs a miss two round trips; `new` starts with
-nothing in memory beside the Redis that `sharing` has filled. Bursts of callers
-with one new question show what single flight is worth. Without addresses the services are started here, on the example
-handbook, with a reranker where `../shared/models/ce-tiny` lies beside the checkout.
+equal. `on` has its caches in memory; `sharing` has a Redis as well, which costs a miss two round trips; `new` starts
+with nothing in memory beside the Redis that `sharing` has filled. Bursts of callers with one new question show what
+single flight is worth. Without addresses the services are started here, on the example handbook, with a reranker where
+`../shared/models/ce-tiny` lies beside the checkout.
 """
 
 from __future__ import annotations
