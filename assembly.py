@@ -274,7 +274,9 @@ async def open_request_stages(
         if reranking is not None:
             lines[Stage.RERANK] = reranking
             lanes["rerank"] = {"threads": 1, "line": options.line}
-        generator, generator_name, upstream = await _generator(options, opened, lines)
+        generator, generator_name, upstream = await _generator(
+            options, opened, lines, lambda: lane("extract", 1, native=False)
+        )
         searching = HybridRetriever(generations, queries, lexical=lexical, dense=dense)
         retriever, retrievals = _remembering(options, searching, generations, encoder.made_by, second)
         refreshing = _Refreshing(generations, catalog, catalog_lane, retrievals)
@@ -426,12 +428,13 @@ def _reranker(
 
 
 async def _generator(
-    options: RequestOptions, opened: AsyncExitStack, lines: dict[Stage, Foresees]
+    options: RequestOptions, opened: AsyncExitStack, lines: dict[Stage, Foresees], lane: Callable[[], Lane]
 ) -> tuple[AnswerGenerator, str, Callable[[], Awaitable[str | None]] | None]:
     if options.upstream is None:
         from generate.extractive import ExtractiveGenerator
 
-        return ExtractiveGenerator(), "extractive", None
+        lines[Stage.FIRST_TOKEN] = quoting = lane()
+        return ExtractiveGenerator(lane=quoting), "extractive", None
     from generate.vllm import VllmGenerator, VllmOptions
 
     upstream = options.upstream
