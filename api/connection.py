@@ -15,9 +15,11 @@ import asyncio
 import time
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from math import inf
 from typing import ClassVar, cast
 
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from api.errors import Problem
@@ -46,6 +48,11 @@ class Phase(StrEnum):
     BODY = "body"
     ANSWER = "answer"
     IDLE = "idle"
+
+
+def _takes(flow: FlowControl) -> bool:
+    """Whether what is written now is taken without waiting."""
+    return not flow.write_paused
 
 
 class Connection(HttpToolsProtocol):
@@ -85,11 +92,9 @@ class Connection(HttpToolsProtocol):
         state = self.scope.setdefault("state", {})
         state[FIRST_BYTE] = time.perf_counter()
         state[HANG_UP] = self.transport.abort
-        state[WRITABLE] = self.writable
-
-    def writable(self) -> bool:
-        """Whether what is written now is taken without waiting."""
-        return not self.flow.write_paused
+        state[WRITABLE] = partial(
+            _takes, self.flow
+        )  # not a method: a connection that holds itself waits for the collector
 
     def on_headers_complete(self) -> None:
         super().on_headers_complete()

@@ -80,8 +80,10 @@ class _Departure:
         return self._cancelled and self.work is not None and self.work.uncancel() == 0
 
     def stop_waiting(self) -> None:
+        """Lets go of both tasks, which hold this: else each request's remains would wait for the garbage collector."""
         if self._waiting is not None:
             self._waiting.cancel()
+        self._waiting = self.work = None
 
     async def _next(self) -> Message:
         message = await self._receive()
