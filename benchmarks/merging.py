@@ -120,7 +120,7 @@ def main() -> None:
         table.add_row(
             f"{line.part:g}", f"{line.weight:g}", *(f"{value:.3f}" for value in figures), f"{line.fall:.2f}", line.worst
         )
-    Console().print(table)
+    Console(width=110).print(table)
     if given.json:
         given.json.write_text(json.dumps([asdict(line) for line in lines], indent=1))
 

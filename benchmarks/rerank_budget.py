@@ -379,7 +379,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=8.0, help="with eight callers, for each budget")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
-    console = Console()
+    console = Console(width=130)
     figures = measure(given.data / "models", console, queries=given.queries, seconds=given.seconds)
     show(figures, console)
     if given.json:

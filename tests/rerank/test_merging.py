@@ -84,7 +84,7 @@ def _single(value: float) -> float:
     return float(cell[0])
 
 
-@pytest.mark.parametrize("noise", [0.1, 0.4, 0.7])
+@pytest.mark.parametrize("noise", [0.1, 0.4, 0.7, 0.9])
 @pytest.mark.parametrize("options", [AnytimeOptions(window=8, run_tokens=60), AnytimeOptions(window=16, run_tokens=1)])
 def test_more_scored_pairs_do_not_cost_quality(noise: float, options: AnytimeOptions) -> None:
     """Simulated judgements, graded 0 to 2, a fused order that knows them poorly, a reranker that knows them better.
