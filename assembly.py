@@ -309,8 +309,8 @@ async def open_request_stages(
                 "reranker": reranker_name,
                 "generator": generator_name,
             },
-            (*_figures(queries, refreshing), *_sizes(vectors, retrievals, scores)),
-            _tallies(queries, retrievals, scores),
+            (*_figures(queries, refreshing, reranking), *_sizes(vectors, retrievals, scores)),
+            _tallies(queries, retrievals, scores, reranking),
             generations.samples,
             {"cores": usable_cores(), "permits": cores, "lanes": lanes, "libraries": native_threads()},
         )
@@ -585,12 +585,16 @@ def _checks(
 _HOW = "got from this instance's cache, from the shared one, from an equal request under way, or computed."
 
 
-def _tallies(queries: QueryEncoder, retrievals: Counted | None, scores: Counted | None) -> tuple[Tally, ...]:
+def _tallies(
+    queries: QueryEncoder, retrievals: Counted | None, scores: Counted | None, reranking: PairScheduler | None
+) -> tuple[Tally, ...]:
     tallies = [Tally("query_vectors", f"Query vectors: {_HOW}", "how", queries.counts.by_outcome)]
     if retrievals is not None:
         tallies.append(Tally("retrievals", f"Retrievals: {_HOW}", "how", retrievals.counts.by_outcome))
     if scores is not None:
         tallies.append(Tally("rerank_scores", f"Rerank scores: {_HOW}", "how", scores.counts.by_outcome))
+    if reranking is not None:
+        tallies.append(Tally("rerank_runs", "Runs of the reranker's model.", "how", reranking.counts.by_outcome))
     return tuple(tallies)
 
 
@@ -620,8 +624,8 @@ def _sizes(vectors: Counted, retrievals: Counted | None, scores: Counted | None)
     return tuple(figures)
 
 
-def _figures(queries: QueryEncoder, refreshing: _Refreshing) -> tuple[Figure, ...]:
-    return (
+def _figures(queries: QueryEncoder, refreshing: _Refreshing, reranking: PairScheduler | None) -> tuple[Figure, ...]:
+    figures = (
         Figure("encode_line", "Queries in line for the encoder now.", lambda: float(queries.waiting)),
         Figure(
             "backlog_documents",
@@ -630,3 +634,7 @@ def _figures(queries: QueryEncoder, refreshing: _Refreshing) -> tuple[Figure, ..
             lambda: refreshing.backlog,
         ),
     )
+    if reranking is None:
+        return figures
+    text = "Requests that are being reranked or wait for it now."
+    return (*figures, Figure("rerank_line", text, lambda: float(reranking.waiting)))

@@ -33,11 +33,17 @@ LEAST_RETRY = 0.001
 
 @dataclass(slots=True)
 class Counts:
-    """Since the start: pairs scored, and runs, those included that were terminated."""
+    """Since the start: pairs scored, and runs, those included that were terminated or shared by several requests."""
 
     pairs: int = 0
     runs: int = 0
     terminated: int = 0
+    shared: int = 0
+
+    def by_outcome(self) -> dict[str, float]:
+        """Runs for the metrics: each is one of the three."""
+        alone = self.runs - self.terminated - self.shared
+        return {"alone": alone, "shared": self.shared, "terminated": self.terminated}
 
 
 class PairScheduler:
@@ -259,6 +265,7 @@ class PairScheduler:
     def _learn(self, run: Run, took: float, *, ended: bool) -> None:
         self.counts.runs += 1
         self.counts.terminated += ended
+        self.counts.shared += not ended and len(run.parts) > 1
         self._typical.learn(took)
         cost = self.scorer.cost
         if not ended or took > cost.expected(run.shape):  # a run that was ended would have taken at least this long
