@@ -89,6 +89,7 @@ class _Departure:
         message = await self._receive()
         if message["type"] == "http.disconnect":
             self._leave()
+            await asyncio.sleep(0)  # where the work itself reads its body, it is cancelled here
         elif not message.get("more_body", False) and self._waiting is None:
             self._waiting = asyncio.create_task(self._wait())
         return message
@@ -104,7 +105,7 @@ class _Departure:
         if self._answered:
             return
         self._visit.left = True
-        if self.work is not None and self.work is not asyncio.current_task():  # who reads the body is told by a message
+        if self.work is not None:
             self._cancelled = True
             self.work.cancel()
 

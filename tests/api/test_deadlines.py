@@ -118,7 +118,7 @@ async def service(folder: Path, late: Stage | None = None, **given: object) -> A
         wired: dict[str, object] = {
             "retriever": behind.search.retriever,
             "reranker": StuckReranker() if late is Stage.RERANK else NoReranker(),
-            "grouper": DuplicateGrouper(behind.context),
+            "grouper": DuplicateGrouper(behind.context, in_place=0),
             "sizer": TokenSizer(),
             "packer": BudgetPacker(),
             "profiles": {"default": profile},
