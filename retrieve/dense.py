@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.errors import Damaged
+from retrieve.filtered import nearest_allowed, nearest_of
 from retrieve.rows import Rows
 
 
@@ -44,8 +45,11 @@ class DenseOptions:
 class DenseSearch(Protocol):
     """What a request asks of vectors, wherever they are."""
 
-    def search(self, vector: NDArray[np.float32], k: int) -> Rows:
-        """The `k` rows nearest to `[dimensions] float32`, L2-normalised; ties go to the lower row."""
+    def search(self, vector: NDArray[np.float32], k: int, allowed: NDArray[np.uint8] | None = None) -> Rows:
+        """The `k` rows nearest to `[dimensions] float32`, L2-normalised; ties go to the lower row.
+
+        `allowed` is `[rows] uint8`, 0 for rows to leave out.
+        """
         ...
 
     def warm_up(self) -> None:
@@ -98,13 +102,18 @@ class DenseIndex:
         """Reads what a search of any query reads; the rows that codes lead to are read when they are first found."""
         self.search(np.zeros(self.dimensions, np.float32), 1)
 
-    def search(self, vector: NDArray[np.float32], k: int) -> Rows:
+    def search(self, vector: NDArray[np.float32], k: int, allowed: NDArray[np.uint8] | None = None) -> Rows:
         """Implements DenseSearch."""
+        # OpenMP keeps this per calling thread. Two threads for four callers took 47 queries/s down to 23.
+        faiss.omp_set_num_threads(1)
+        if allowed is not None:
+            return nearest_allowed(self._nearest, self._vectors, vector, k, allowed)
+        return self._nearest(vector, k)
+
+    def _nearest(self, vector: NDArray[np.float32], k: int) -> Rows:
         k = min(k, self.rows)
         if k <= 0:
             return Rows.none()
-        # OpenMP keeps this per calling thread. Two threads for four callers took 47 queries/s down to 23.
-        faiss.omp_set_num_threads(1)
         if self._coded:
             return self._by_codes(vector, k)
         wider: Any = None
@@ -121,25 +130,12 @@ class DenseIndex:
         wide = min(options.compared + options.compared_each * k, self.rows)
         _, found = self._index.search(vector[None, :], wide, params=nearer)
         rows: NDArray[np.int64] = np.sort(found[0][found[0] >= 0])  # read in the order in which they lie
-        scores = np.empty(len(rows), np.float32)
-        exactly(vector, self._vectors, rows, scores)
-        best = np.argsort(-scores, kind="stable")[:k]
-        return Rows(rows[best], scores[best])
+        return nearest_of(rows, self._vectors, vector, k)
 
     def _near(self, k: int) -> int:
         """How many lists are read."""
         wanted = max(self._options.read_share * self.rows, self._options.read_each * k)
         return min(ceil(self._lists * wanted / self.rows), self._lists)
-
-
-def exactly(
-    vector: NDArray[np.float32], vectors: NDArray[np.float32], rows: NDArray[np.int64], scores: NDArray[np.float32]
-) -> None:
-    """Writes the inner product of `vector` with each of `rows` of `vectors`, in their order, copying none of them."""
-    of = cast("Any", faiss)
-    query = np.ascontiguousarray(vector, np.float32)
-    pointers = [of.swig_ptr(each) for each in (scores, query, vectors, rows)]
-    of.fvec_inner_products_by_idx(*pointers, vectors.shape[1], 1, len(rows))
 
 
 def in_order(rows: NDArray[np.int64], scores: NDArray[np.float32]) -> Rows:

@@ -9,10 +9,9 @@ import faiss
 import numpy as np
 import pytest
 
-from pipeline.errors import Damaged, Misconfigured
+from pipeline.errors import Damaged
 from retrieve.dense import DenseIndex, DenseOptions
 from retrieve.dense_building import FLAT, LEAST_CODED, LISTS, SCAN, kind_for, write_dense
-from retrieve.gpu_dense import GpuDenseIndex, GpuMemory
 from tests.generations import directions
 
 SEED = 11
@@ -134,17 +133,3 @@ def test_an_index_of_other_vectors_is_damaged(tmp_path: Path) -> None:
     write_dense(tmp_path / "vectors.faiss", directions(40), DenseOptions())
     with pytest.raises(Damaged, match="is of 40 x 16 vectors, and there are 41 x 16"):
         DenseIndex.open(tmp_path / "vectors.faiss", directions(41), DenseOptions())
-
-
-@pytest.mark.gpu
-def test_a_gpu_finds_what_the_flat_index_finds(tmp_path: Path) -> None:
-    try:
-        memory = GpuMemory.open()
-    except Misconfigured as error:
-        pytest.skip(str(error))
-    vectors = clustered(5000)
-    _, flat = index_of(tmp_path, vectors, DenseOptions())
-    gpu = GpuDenseIndex(vectors, memory)
-    gpu.warm_up()
-    for query in clustered(5050)[5000:]:
-        assert set(gpu.search(query, 50).rows.tolist()) == set(flat.search(query, 50).rows.tolist())
