@@ -146,7 +146,8 @@ def test_every_figure_is_documented_and_every_documented_one_is_exported() -> No
     families = list(cast("Iterator[Metric]", Metrics().registry.collect()))
     exported = {family.name + ("_total" if family.type == "counter" else "") for family in families}
     documented = set(re.findall(r"^\| `(fleetfoot_\w+)` \|", HTTP, re.MULTILINE))
-    code = "".join((ROOT / file).read_text() for file in ("assembly.py", "pipeline/load.py"))
+    files = [ROOT / "assembly.py", *(each for room in ("pipeline", "api") for each in (ROOT / room).glob("*.py"))]
+    code = "".join(file.read_text() for file in files)
     kept = re.findall(r'\b(Figure|Tally)\(\s*"(\w+)"', code)
     exported |= {f"fleetfoot_{name}" + ("_total" if kind == "Tally" else "") for kind, name in kept}
     assert exported == documented
