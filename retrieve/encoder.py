@@ -13,6 +13,7 @@ from tokenizers import Tokenizer
 
 from pipeline.errors import InvalidInput, Misconfigured
 from pipeline.passages import Vectors
+from retrieve.bound_runs import BoundRuns
 from retrieve.model_folder import ModelFolder, ModelKind, Pooling
 from retrieve.sessions import Device, Session, open_session
 
@@ -56,6 +57,9 @@ class OnnxEncoder:
         self._output = _vector_output(session)
         self._mean = model.pooling is Pooling.MEAN
         self.query_graph = ""
+        self._bound: BoundRuns | None = None
+        if options.device is Device.CUDA:
+            self._bound = BoundRuns(session, self._inputs, self._output, options.device)
 
     @classmethod
     def open(cls, model: ModelFolder, options: EncoderOptions | None = None) -> OnnxEncoder:
@@ -71,6 +75,8 @@ class OnnxEncoder:
         if fast:
             encoder.query_graph = model.query_weights.stem
         encoder.dimensions = int(encoder.encode_ids([encoder.tokenize("ready")]).shape[1])
+        if encoder._bound is not None:
+            encoder._bound.warm_up(options.max_tokens)
         return encoder
 
     @property
@@ -105,10 +111,13 @@ class OnnxEncoder:
             mask[row, : len(tokens)] = 1
         given = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
         try:
-            states = self._session.run([self._output], {name: given[name] for name in self._inputs})[0]
+            states = self._states({name: given[name] for name in self._inputs})
         except Exception as error:  # onnxruntime's exceptions share no base but Exception
             raise RuntimeError(f"The model '{self.model.name}' failed on {ids.shape} tokens: {error}") from error
         return _normalised(self._pooled(states, mask))
+
+    def _states(self, given: dict[str, NDArray[np.int64]]) -> NDArray[Any]:
+        return self._session.run([self._output], given)[0] if self._bound is None else self._bound.run(given)
 
     def _pooled(self, states: NDArray[Any], mask: NDArray[np.int64]) -> NDArray[np.float32]:
         if states.ndim == 2:
