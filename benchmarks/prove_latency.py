@@ -126,9 +126,7 @@ def reranking(proof: Proof, console: Console) -> None:
             proof.at_most(f"{name}: p99", one.awaited_p99, one.allowed, " ms")
             proof.at_least(f"{name}: pairs by a bare loop's", one.ratio, LEAST_PAIRS)
         for eight in of.eight:
-            proof.at_least(
-                f"rerank {eight.budget_ms:.0f} ms, {of.model}: 8 callers' pairs/s", eight.ratio, LEAST_PAIRS
-            )
+            proof.at_least(f"rerank {eight.budget_ms:.0f} ms, {of.model}: 8 callers' pairs/s", eight.ratio, LEAST_PAIRS)
         proof.line(
             f"rerank, {of.model}: less than one pair fits",
             "0 pairs, out_of_time, nothing begun" if of.nothing_begun else "something was begun",

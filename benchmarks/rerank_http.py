@@ -110,7 +110,10 @@ def main() -> None:
         console.print("nothing is measured: ../shared/models/ce-tiny is not here")
         return
     settings = {**SETTINGS, "FLEETFOOT_RERANKER": str(CE_TINY.resolve())}
-    with tempfile.TemporaryDirectory() as folder, service(Path(folder), free_port(8090, console), settings=settings) as running:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        service(Path(folder), free_port(8090, console), settings=settings) as running,
+    ):
         seen = asyncio.run(measure(running.url, given.queries, console))
     show(seen, console)
     if given.json:
