@@ -87,16 +87,15 @@ class Plan:
         """The model's input for places that a run was planned for."""
         return [self._pairs[place] for place in places]
 
-    def next(self, now: Callable[[], float], sharing: int) -> list[int] | None:
+    def next(self, now: Callable[[], float], sharing: int, *, dares: bool = False) -> list[int] | None:
         """Places of the run to begin next, None when nothing fits any more or all is done.
 
-        So many requests are `sharing` the model now, so this one has that part of the time until it ends. Where others
-        wait, a run must fit on the careful side, for one that is terminated would be time taken from them; a request
-        that is alone dares what fits more likely than not. Raises ScoringFailed for a query that leaves no room for
-        passages.
+        So many requests are `sharing` the model now, so this one has that part of the time until it ends. Usually a run
+        must fit on the careful side, for one that is terminated is time taken from others; who `dares` begins what
+        fits more likely than not. Raises ScoringFailed for a query that leaves no room for passages.
         """
-        cost = self._scorer.cost.expected if sharing == 1 else self._scorer.cost.careful
-        while self._runs or self._take(now, sharing):
+        cost = self._scorer.cost.expected if dares else self._scorer.cost.careful
+        while self._runs or self._take(now, sharing, cost):
             run = self._runs.popleft()
             left = self.asked.until - now()
             while run and cost(self.shape(run)) > left:
@@ -114,7 +113,7 @@ class Plan:
         for place in run:
             self._forget(place)
 
-    def _take(self, now: Callable[[], float], sharing: int) -> bool:
+    def _take(self, now: Callable[[], float], sharing: int, bound: Callable[[Shape], float]) -> bool:
         """Plans the runs of the next window; False when there is none."""
         cost = self._scorer.cost
         window = self._options.window if cost.known else 1  # what nothing is known about is tried with one pair
@@ -130,7 +129,7 @@ class Plan:
             if chosen and spent > left / sharing:
                 break
             self._ahead.popleft()
-            if (cost.expected(alone) if sharing == 1 else cost.careful(alone)) > left:
+            if bound(alone) > left:
                 self._forget(place)
                 spent -= cost.expected(alone)
             else:

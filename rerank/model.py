@@ -29,9 +29,9 @@ class CrossEncoderOptions:
     """Which model, where it runs, and how much it reads.
 
     `folder` is laid out like a hub repository; `weights` names its ONNX file where the usual ones are not wanted.
-    `max_tokens` bounds query and passage together. `threads` is per run; 1 where several lanes share the cores: with two
-    threads on two idle ones a pair of 128 tokens took 2.2 ms for 2.7 (two layers) and 33 for 49 (six), for a sixth to a
-    quarter more of processor time, and searches and the event loop want the other core.
+    `max_tokens` bounds query and passage together. `threads` is per run; 1 where several lanes share the cores: on two
+    idle ones a second took a pair of 128 tokens from 2.7 ms to 2.2 (two layers) and from 49 to 33 (six), for a sixth to
+    a quarter more of processor time, and searches and the event loop want the other core.
     """
 
     folder: Path

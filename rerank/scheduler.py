@@ -182,7 +182,7 @@ class PairScheduler:
         for job in jobs:
             if run is not None and not self._has_room(run):
                 break
-            places = self._planned(job, len(jobs))
+            places = self._planned(job, jobs)
             if places is None:
                 continue
             if run is None:
@@ -192,10 +192,14 @@ class PairScheduler:
                 break
         return run
 
-    def _planned(self, job: Job, sharing: int) -> list[int] | None:
-        """Places of a job's next run; None where there is none, of which its caller is then told."""
+    def _planned(self, job: Job, jobs: Sequence[Job]) -> list[int] | None:
+        """Places of a job's next run; None where there is none, of which its caller is then told.
+
+        Where nobody in line has more time left, what is not begun for this job is begun for nobody, so it dares.
+        """
+        dares = all(other.plan.asked.until <= job.plan.asked.until for other in jobs)
         try:
-            places = job.plan.next(self.now, sharing)
+            places = job.plan.next(self.now, max(len(jobs), 1), dares=dares)
         except Exception as error:  # noqa: BLE001  handed to the caller, who awaits it
             self._finish(job, error)
             return None
@@ -285,7 +289,7 @@ class PairScheduler:
 
     def _look_ahead(self, job: Job) -> None:
         """Lets a caller go at once for whom nothing more can be done, and not when its turn comes again."""
-        places = self._planned(job, len(self._line))
+        places = self._planned(job, tuple(self._line))
         if places is not None:
             job.plan.put_back(places)
 
