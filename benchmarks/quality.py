@@ -1,9 +1,10 @@
 """nDCG@10 and Recall@100 of the service's own retriever, in process, on judged sets.
 
-    python -m benchmarks.quality [--sets scifact cranfield] [--runs FOLDER]
+    python -m benchmarks.quality [--sets scifact cranfield] [--runs FOLDER] [--own-weights]
 
 One passage per document (title and text, cut at 256 tokens), k1 1.5, b .75, English stemming and stop words, 100 per
 leg, reciprocal rank fusion with k = 60, the default int8 model, no near-duplicate removal; judged by pytrec_eval.
+Queries go through their own graph, as the service's do, unless --own-weights sends them through the model's.
 Vectors are kept under .data/quality, so that a second run takes seconds.
 """
 
@@ -28,7 +29,7 @@ from pipeline.lane import Lane, LaneOptions
 from pipeline.passages import Caller, Candidates, Leg, Passage, Query
 from pipeline.ports import GenerationRef
 from pipeline.profile import Fusion, Profile, Search
-from retrieve.encoder import OnnxEncoder, OnnxPassageEncoder, as_rows, as_vectors
+from retrieve.encoder import EncoderOptions, OnnxEncoder, OnnxPassageEncoder, as_rows, as_vectors
 from retrieve.generation import FolderWriter, Generation, GenerationOptions
 from retrieve.hybrid import HybridRetriever
 from retrieve.model_library import ModelLibrary
@@ -175,12 +176,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--sets", nargs="*", default=list(REFERENCE))
     parser.add_argument("--models", type=Path, default=ROOT / ".data" / "models")
     parser.add_argument("--runs", type=Path, help="a folder for TREC run files")
+    parser.add_argument("--own-weights", action="store_true", help="encode queries as documents are")
     asked = parser.parse_args(arguments)
     sets = [name for name in asked.sets if present(name)]
     if not sets:
         print("The judged sets are not beside this checkout (../shared/data): nothing was measured.", file=sys.stderr)
         return 2
     encoder = OnnxEncoder.open(ModelLibrary(asked.models).add("default"))
+    queries = OnnxEncoder.open(encoder.model, EncoderOptions(fast_queries=not asked.own_weights))
     bulk = OnnxPassageEncoder(encoder, threads=2)
     short = False
     for name in sets:
@@ -190,7 +193,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"  {'':18}{'nDCG@10':>9}{'reference':>11}{'Recall@100':>12}{'reference':>11}")
         with (
             tempfile.TemporaryDirectory() as folder,
-            retriever(judged, encoder, rows, Path(folder)) as searching,
+            retriever(judged, queries, rows, Path(folder)) as searching,
             asyncio.Runner() as runner,
         ):
             for label, search in SEARCHES.items():
