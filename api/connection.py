@@ -76,6 +76,7 @@ class Connection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
+        self._unset_keepalive_if_required()  # uvicorn forgets to after a reset, and the timer keeps all of this
         for timer in (self._timer, self._reading):
             if timer is not None:
                 timer.cancel()

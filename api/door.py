@@ -24,6 +24,7 @@ from api.connection import FIRST_BYTE, HANG_UP, TOO_SLOW, WRITABLE
 from api.errors import problem, unexpected
 from api.service import Behind
 from api.timings import server_timing
+from api.turns import Turns
 from api.visits import Visit, request_id
 from pipeline.errors import FleetfootError, TooLarge
 
@@ -44,6 +45,7 @@ class Door:
         self.callers = callers
         self.metrics = behind.metrics
         self.load = behind.load
+        self.turns = Turns()
         self.limits = behind.limits
         self.closing = behind.closing
 
@@ -58,6 +60,7 @@ class Door:
         self.metrics.entered()
         try:
             if visit.path.startswith(GUARDED):
+                await self.turns.take()
                 caller = self.callers.admit(visit, headers)
                 with self.load.stay(caller.priority) as body.complete:
                     await self.app(scope, body.receive, leaving.send)
