@@ -8,7 +8,7 @@ Ways to one scripted model server, by turns in one run, each server in a process
     httpx raw           FastAPI, httpx `stream()` and StreamingResponse over `aiter_raw`: the stated plain proxy
     httpx lines         the same over `aiter_lines`
     fleetfoot, little   the whole service with as little search as can be asked for: one leg, one passage
-    fleetfoot           the whole service with its usual search; the query's vector comes from the cache
+    fleetfoot           the whole service as it comes: four questions by turns, so that caches know them
 
 The prompts are as long for all; the plain proxies search nothing and parse nothing. Two loads: 32 streams asked for in
 one moment, and 32 at all times, a new one beginning as one ends. `added` is the first token's time less the direct
@@ -61,7 +61,7 @@ QUESTIONS = (
     "Who sounds the whistle?",
 )
 LITTLE = {"top_k": 1, "search": {"legs": ["lexical"], "candidates": 1}, "rerank": {"depth": 0}}
-SEARCH = frozenset({"encode", "lexical", "dense", "fuse", "rerank", "duplicates", "sizes", "pack"})
+SEARCH = frozenset({"cache", "encode", "lexical", "dense", "fuse", "rerank", "duplicates", "sizes", "pack"})
 DIRECT, RAW, LINES, LITTLE_SEARCH, USUAL = "direct", "httpx raw", "httpx lines", "fleetfoot, little", "fleetfoot"
 LOADS = ("at once", "steady")
 
