@@ -56,7 +56,11 @@ def settle() -> None:
     """Leaves all that is there now out of garbage collection, and lets a good deal be made before it looks again.
 
     A request makes thousands of short-lived objects and no cycles to speak of. With the usual thresholds each one pays
-    for a look at the young, and now and then one for a look at everything that was ever imported.
+    for a look at the young, and now and then one for a look at everything that was ever imported: measured with 8
+    callers, 14.7 ms of CPU a request against 13.0, and a p99 of 296 ms against 156. A generation that is opened later
+    adds a hundred objects and goes by its reference count, so once is enough.
+
+    (A switch interval of 1 ms was tried beside it: as late a loop, and 7 % more CPU.)
     """
     gc.collect()
     gc.freeze()
