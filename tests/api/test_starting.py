@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import weakref
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from api.assembly import DoorOptions, create_app
 from api.metrics import Metrics
 from api.starting import AT_ONCE, settle, told, warm_up
 from pipeline.lane import Lane, LaneOptions
+from retrieve.shelf import GenerationShelf
 from retrieve.warming import read_ahead, sample_queries
 from tests.fakes_api import FakeRetriever, FakeStages
 from tests.fakes_shelf import make_passage
@@ -81,6 +83,21 @@ def test_what_is_there_at_the_start_is_left_out_of_garbage_collection() -> None:
     finally:
         gc.unfreeze()
         gc.set_threshold(*before)
+
+
+def test_a_generation_goes_without_garbage_collection(tmp_path: Path) -> None:
+    generation = opened(published(tmp_path, [make_passage(f"d{number}", 0, f"word{number}") for number in range(9)]))
+    generation.lexical.search(generation.analyzer.terms("word1"), 3)
+    shelf = GenerationShelf((generation,))
+    shelf.passages([1, 2])
+    shelf.near_duplicates([1, 2], 0.9)
+    there = weakref.ref(generation.lexical)
+    gc.disable()
+    try:
+        del generation, shelf
+        assert there() is None, "what is frozen and has cycles would stay for ever"
+    finally:
+        gc.enable()
 
 
 def test_the_start_up_line_tells_the_native_pools_and_is_json(monkeypatch: pytest.MonkeyPatch) -> None:
