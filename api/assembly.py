@@ -14,14 +14,16 @@ from fastapi.openapi.utils import get_openapi
 from starlette.exceptions import HTTPException
 
 from api import chat, health, holdings, jobs, refreshing, retrieval, uploads
+from api.bodies import schemas
 from api.callers import Callers
-from api.conversations import DEFAULT_PROFILE
+from api.conversations import DEFAULT_PROFILE, ChatIn
 from api.door import Door
 from api.errors import on_fleetfoot_error, on_http_exception, on_invalid_request
 from api.events import StreamOptions
 from api.leaving import Leaving
 from api.limits import Limits
 from api.metrics import Metrics
+from api.retrieval import RetrieveIn
 from api.service import Behind, Stages
 from api.uploads import DocumentsIn
 from pipeline.errors import FleetfootError
@@ -102,8 +104,7 @@ def _documented(app: FastAPI) -> dict[str, Any]:
             routes=app.routes,
             license_info=app.license_info,
         )
-        parts = DocumentsIn.model_json_schema(ref_template="#/components/schemas/{model}").get("$defs", {})
-        schema["components"]["schemas"].update(parts)
+        schema["components"]["schemas"].update(schemas(ChatIn, DocumentsIn, RetrieveIn))
         schema["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
         schema["security"] = [{}, {"key": []}]
         app.openapi_schema = schema

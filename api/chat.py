@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Header, Path, Request
+from fastapi import APIRouter, Path, Request
 from pydantic import BaseModel
 from starlette.responses import Response
 
+from api.bodies import DEADLINE, body_of, documented
 from api.completions import CompletionOut
 from api.conversations import ChatIn, models_of, understood
 from api.events import Told
@@ -74,21 +75,19 @@ class ModelsOut(BaseModel):
         200: {"model": CompletionOut, "content": {"text/event-stream": {"example": STREAM_EXAMPLE}}},
         "default": {"model": ErrorOut},
     },
+    openapi_extra=documented(ChatIn, EXAMPLES),
 )
-async def chat(
-    body: Annotated[ChatIn, Body(openapi_examples=EXAMPLES)],
-    request: Request,
-    x_request_deadline_ms: Annotated[str | None, Header(description="As `deadline_ms`; the earlier holds.")] = None,
-) -> Response:
+async def chat(request: Request) -> Response:
     """Answers from a collection, with citations, as an OpenAI chat completion.
 
     The first token is awaited before anything is sent: a late one is a 504, a full service a 503. What fails later is
     an `error` event that ends the stream. Only with `stream_events` the headers leave before the first token.
     """
+    body = await body_of(request, ChatIn)
     here = enter(request, Scope.READ)
     visit, load = here.visit, here.behind.load
     visit.caller = stepped_back(visit.caller, body.priority)
-    asked = understood(body, here.stages.profiles, here.limits, visit.caller, visit.id, x_request_deadline_ms)
+    asked = understood(body, here.stages.profiles, here.limits, visit.caller, visit.id, request.headers.get(DEADLINE))
     visit.promised, visit.profile = asked.first_token, asked.profile
     visit.remember_query(asked.query.text)
     priority = visit.caller.priority

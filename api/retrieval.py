@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Body, Header, Request
+from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
+from api.bodies import DEADLINE, body_of, documented
 from api.limits import Limits
 from api.service import Inside, enter
 from api.timings import DegradedOut, TimingsOut, degraded_out, timings_out
@@ -88,20 +89,21 @@ class RetrieveOut(BaseModel):
     results: list[ResultOut]
 
 
-@router.post("/v1/retrieve", responses={200: {"model": RetrieveOut}, "default": {"model": ErrorOut}})
-async def retrieve(
-    asked: Annotated[RetrieveIn, Body(openapi_examples=EXAMPLES)],
-    request: Request,
-    x_request_deadline_ms: Annotated[str | None, Header(description="As `deadline_ms`; the earlier holds.")] = None,
-) -> Response:
+@router.post(
+    "/v1/retrieve",
+    responses={200: {"model": RetrieveOut}, "default": {"model": ErrorOut}},
+    openapi_extra=documented(RetrieveIn, EXAMPLES),
+)
+async def retrieve(request: Request) -> Response:
     """Finds passages. Answers with what could be found in time, and says in `degraded` what was given up.
 
     504 only when no search leg answered within the deadline, 503 when the service is full.
     """
+    asked = await body_of(request, RetrieveIn)
     here = enter(request, Scope.READ)
     visit, limits = here.visit, here.limits
     profile = overridden(named_profile(here.stages.profiles, asked.profile), asked, limits)
-    deadline = promised(asked.deadline_ms, x_request_deadline_ms, limits.deadline) or profile.deadline
+    deadline = promised(asked.deadline_ms, request.headers.get(DEADLINE), limits.deadline) or profile.deadline
     texts = _texts(asked, limits)
     visit.caller = stepped_back(visit.caller, asked.priority)
     visit.promised, visit.profile = deadline, asked.profile
