@@ -91,11 +91,11 @@ async def serving(
         metrics = Metrics()
         for figure in stages.figures:
             metrics.show(figure)
-        for tally in stages.tallies:
-            metrics.show_tally(tally)
         lag = Lag(metrics.lagged)
         app = create_app(stages, door, metrics, callers=callers, lag=lambda: lag.now)
         warmed = await warm_up(app, stages.samples(), settings.warm_up_seconds) if settings.warm_up_seconds > 0 else 0
+        for tally in stages.tallies:
+            metrics.show_tally(tally.from_now())  # the warm-up is nobody's
         settle()
         log.info("%s", told({"version": door.version, **stages.facts, **stages.layout, "warm_up_queries": warmed}))
         async with lag.watched():

@@ -34,3 +34,12 @@ class Tally:
     text: str
     label: str
     read: Callable[[], Mapping[str, float]]
+
+    def from_now(self) -> Tally:
+        """The same, counting from this moment."""
+        before = dict(self.read())
+
+        def since() -> dict[str, float]:
+            return {value: count - before.get(value, 0) for value, count in self.read().items()}
+
+        return Tally(self.name, self.text, self.label, since)

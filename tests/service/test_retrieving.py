@@ -123,6 +123,10 @@ async def test_a_deadline_too_short_to_keep_is_told_and_never_a_failure(
             assert told["error"]["code"] == "out_of_time"
             assert response.headers["X-Should-Retry"] == "false"
             return
+        if response.status == 503:  # the machine is busy: the loop's lag alone is longer than the deadline
+            assert told["error"]["code"] == "overloaded"
+            assert "Retry-After" in response.headers
+            return
         assert response.status == 200, told
     (result,) = told["results"]
     assert result["passages"]
