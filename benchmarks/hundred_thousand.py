@@ -27,26 +27,23 @@ Predicted before the first run, from the stages' own figures on two idle cores: 
 from __future__ import annotations
 
 import argparse
-import http.client
-import json
+import os
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean
-from typing import Any
 
 import numpy as np
 from rich.console import Console
-from rich.table import Table
 
 from benchmarks import beside, synthetic, wrk
+from benchmarks.caller import OFF, Caller, body_of
+from benchmarks.compared import STAGES, Cached, Side, show_many_callers, show_one_caller, show_quality
 from benchmarks.peer import Peer, environment, ours
 from benchmarks.service import Service, service
-from benchmarks.synthetic import COLLECTION, KEPT, Synthetic
-from benchmarks.zipf import PASSAGES_A_DOCUMENT
-from fleetfoot.client import StageTiming
+from benchmarks.synthetic import COLLECTION, KEPT
 from fleetfoot.demo import free_port
 from fleetfoot.processes import interruptible
 from retrieve.dense import DenseOptions
@@ -61,38 +58,9 @@ CALLERS = 8
 LOAD_ROUNDS, LOAD_SECONDS = 3, 6
 AT_ONCE = {"langchain": 10, "plain": 60, "plain, hnsw": 60, "bare": 120}
 POPULAR, ASKED = 500, 1500
-OFF = {
-    "FLEETFOOT_CACHED_QUERIES": "0",
-    "FLEETFOOT_CACHED_RETRIEVALS": "0",
-    "FLEETFOOT_CACHED_SCORES": "0",
-    "FLEETFOOT_SINGLE_FLIGHT": "false",
-}
-WANTED = {"collection": COLLECTION, "top_k": 10, "token_budget": 4000, "rerank": {"depth": 0}}
-STAGES = ("lexical", "encode", "dense", "fuse")
+BUSY = 1.0  # runnable threads besides ours
 FORCED = DenseOptions(exact_up_to=0, scanned_up_to=PASSAGES)  # what 100,000 get, for sets too small to get it
-PEERS = ("langchain", "langchain, stems", "plain")  # judged on real sets beside ours
-
-
-@dataclass(frozen=True, slots=True)
-class Side:
-    """One of those compared, one caller: milliseconds of the whole and, by stage, medians; what share of the exact
-    script's best ten it found; how many questions it was asked."""
-
-    median: float
-    p99: float
-    stages: dict[str, float]
-    shared: float
-    asked: int
-
-
-@dataclass(frozen=True, slots=True)
-class Cached:
-    """Ours with its caches on: times of popular questions, and by cache how many of those asked for were there."""
-
-    median: float
-    p99: float
-    hit_rates: dict[str, float]
-    load: wrk.Load | None
+PEERS = ("langchain", "plain")  # judged on real sets beside ours
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,43 +109,11 @@ class Taken:
         )
 
 
-class Caller:
-    """One caller of ours, on one connection; the standard library's client costs a few tenths of a millisecond."""
-
-    def __init__(self, running: Service) -> None:
-        self._connection = http.client.HTTPConnection(running.url.removeprefix("http://"), timeout=60)
-        self.degraded = 0
-        self.caches: dict[str, tuple[int, int]] = {}
-
-    def search(self, query: str) -> tuple[list[int], dict[str, float], float]:
-        """Rows, best first, milliseconds by stage (waiting and working), and the whole as the caller saw it."""
-        body = json.dumps({"query": query, **WANTED})
-        began = time.perf_counter()
-        self._connection.request("POST", "/v1/retrieve", body, {"content-type": "application/json"})
-        response = self._connection.getresponse()
-        content = response.read()
-        took = 1000 * (time.perf_counter() - began)
-        if response.status != 200:
-            raise RuntimeError(f"status {response.status}: {content[:300]!r}")
-        (result,) = json.loads(content)["results"]
-        self.degraded += bool(result["degraded"])
-        for name, use in result["timings"].get("caches", {}).items():
-            hits, asked = self.caches.get(name, (0, 0))
-            self.caches[name] = hits + use["hits"], asked + use["asked"]
-        stages = {row.stage: row.waited_ms + row.worked_ms for row in StageTiming.read(result["timings"])}
-        return [row_of(passage) for passage in result["passages"]], stages, took
-
-
-def row_of(passage: dict[str, Any]) -> int:
-    """The row of a passage that was handed out; one that was joined with its neighbours counts as its first."""
-    document, ordinal = str(passage["id"]).split(":")
-    return int(document) * PASSAGES_A_DOCUMENT + int(ordinal)
-
-
 def measure(*, rounds: int = ROUNDS, kept: Path = KEPT, console: Console | None = None) -> Figures:
     """Everything, in some seven minutes on two idle cores when the set and the peers' environment are there."""
     console = console or Console(quiet=True)
     began = time.perf_counter()
+    told_of_company(console)
     python, model = environment()
     data = synthetic.made(PASSAGES, kept=kept)
     folder = data.write_for_peers()
@@ -199,31 +135,32 @@ def measure(*, rounds: int = ROUNDS, kept: Path = KEPT, console: Console | None 
         with service(data.data, free_port(8093, console), settings=OFF) as running:
             caller = Caller(running)
             taken = by_turns(caller, others, questions[: WARM_UP + rounds], console)
+            sides = {name: side.side(taken["plain"].rows) for name, side in taken.items()}
+            show_one_caller(PASSAGES, sides, caller.degraded, console)
             rates, load, no_load = at_once(running, others, questions[WARM_UP + rounds :], console)
     with service(data.data, free_port(8093, console)) as running:
         cached = with_caches(running, questions[-POPULAR:], loaded=load is not None)
+    show_many_callers(CALLERS, rates, load, no_load, cached, console)
     with console.status("quality"):
-        kept = beside.kept_by(FORCED)
-        judged = beside.peers_ndcg(
+        dense = beside.recall_of(data, questions[:200])
+        judged = beside.kept_by(FORCED)
+        ndcg = beside.peers_ndcg(
             {name: ["FOLDER" if part == folder else part for part in commands[name]] for name in PEERS},
             data.data / "logs",
         )
-        dense = beside.recall_of(data, questions[:200])
-    exact = taken["plain"].rows
-    figures = Figures(
-        {name: side.side(exact) for name, side in taken.items()},
-        rates,
-        load,
-        no_load,
-        caller.degraded,
-        cached,
-        dense,
-        kept,
-        judged,
-        time.perf_counter() - began,
-    )
-    tables(figures, data, console)
-    return figures
+    show_quality(dense, judged, ndcg, console)
+    took = time.perf_counter() - began
+    console.print(f"took {took:.0f} s")
+    return Figures(sides, rates, load, no_load, caller.degraded, cached, dense, judged, ndcg, took)
+
+
+def told_of_company(console: Console) -> None:
+    """Says so when others are at work on this machine: torch's threads wait for each other, so peers suffer most."""
+    busy = os.getloadavg()[0]
+    if busy > BUSY:
+        console.print(
+            f"[bold]The load average is {busy:.1f}: ratios to peers are too good. Measure on an idle machine."
+        )
 
 
 def by_turns(caller: Caller, others: dict[str, Peer], questions: Sequence[str], console: Console) -> dict[str, Taken]:
@@ -262,7 +199,7 @@ def at_once(
     running: Service, others: dict[str, Peer], questions: Sequence[str], console: Console
 ) -> tuple[dict[str, float], wrk.Load | None, str]:
     """Eight callers, by turns too: queries a second of each peer at its best, and ours under wrk."""
-    bodies = [json.dumps({"query": question, **WANTED}) for question in questions]
+    bodies = [body_of(question) for question in questions]
     loads: list[wrk.Load] = []
     rates: dict[str, list[float]] = {}
     no_load = ""
@@ -288,58 +225,10 @@ def with_caches(running: Service, questions: Sequence[str], *, loaded: bool) -> 
     asked = [questions[each] for each in draw.choice(len(questions), ASKED, p=popularity / popularity.sum())]
     caller = Caller(running)
     took = [caller.search(question)[2] for question in asked]
-    bodies = [json.dumps({"query": question, **WANTED}) for question in asked]
+    bodies = [body_of(question) for question in asked]
     load = wrk.load(f"{running.url}/v1/retrieve", bodies, callers=CALLERS, seconds=LOAD_SECONDS) if loaded else None
     rates = {name: hits / max(total, 1) for name, (hits, total) in caller.caches.items()}
-    return Cached(float(np.median(took)), float(np.percentile(took, 99)), rates, load)
-
-
-def tables(figures: Figures, data: Synthetic, console: Console) -> None:
-    """Everything that was measured."""
-    ours_ = figures.sides["ours"]
-    rows = Table(title=f"{data.passages} passages, one caller, ten passages asked for, no reranking, caches off; ms")
-    for heading in ("", "median", "p99", *STAGES, "× ours (median)", "× ours (p99)", "shared with exact", "asked"):
-        rows.add_column(heading, justify="right" if heading else "left")
-    for name, side in figures.sides.items():
-        rows.add_row(
-            {"ours": "ours, through HTTP", "bare": "our bare stages"}.get(name, name),
-            f"{side.median:.2f}",
-            f"{side.p99:.2f}",
-            *(f"{side.stages[stage]:.2f}" if side.stages else "" for stage in STAGES),
-            f"{side.median / ours_.median:.2f}",
-            f"{side.p99 / ours_.p99:.2f}",
-            f"{side.shared:.3f}",
-            str(side.asked),
-        )
-    console.print(rows)
-    console.print(f"ours: {figures.degraded} of {ours_.asked} answers gave something up")
-    load = Table(title=f"{CALLERS} callers, a closed loop; the others' best of one and {CALLERS} threads")
-    for heading in ("", "queries/s", "ours × this", "p50", "p90", "p99", "not 2xx", "degraded"):
-        load.add_column(heading, justify="right" if heading else "left")
-    for name, found in (("ours, caches off", figures.load), ("ours, caches on", figures.cached.load)):
-        if found is None:
-            load.add_row(name, figures.no_load or "not measured")
-            continue
-        times = (f"{each:.1f}" for each in (found.p50, found.p90, found.p99))
-        bad = found.refused + found.socket_errors
-        load.add_row(name, f"{found.rate:.1f}", "", *times, str(bad), str(found.degraded))
-    for name, rate in figures.rates.items():
-        load.add_row(name, f"{rate:.2f}", f"{figures.times_the_rate(name):.1f}")
-    console.print(load)
-    cached = figures.cached
-    hits = ", ".join(f"{name} {rate:.2f}" for name, rate in cached.hit_rates.items())
-    console.print(
-        f"ours with caches on, {ASKED} questions by popularity over {POPULAR}: median {cached.median:.2f} ms, "
-        f"p99 {cached.p99:.2f} ms; hit rates: {hits}"
-    )
-    console.print(f"dense recall@100 against exact, this set: {figures.dense_recall:.4f}")
-    for kept in figures.kept:
-        peers = ", ".join(f"{name} {reached[kept.name]:.4f}" for name, reached in figures.ndcg.items())
-        console.print(
-            f"{kept.name} with this index forced: dense recall@100 {kept.recall:.4f}; hybrid nDCG@10 {kept.ndcg:.4f}, "
-            f"all exact {kept.exact_ndcg:.4f}; {peers}"
-        )
-    console.print(f"took {figures.took:.0f} s")
+    return Cached(float(np.median(took)), float(np.percentile(took, 99)), ASKED, rates, load)
 
 
 def main() -> None:

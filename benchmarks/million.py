@@ -32,7 +32,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import beside, synthetic
-from benchmarks.hundred_thousand import OFF, Caller
+from benchmarks.caller import OFF, Caller
 from benchmarks.peer import ROOT, Peer, ours
 from benchmarks.service import service
 from benchmarks.synthetic import COLLECTION, KEPT, Built, Synthetic

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import wrk
-from benchmarks.hundred_thousand import row_of
+from benchmarks.caller import row_of
 from benchmarks.peer import Peer
 
 PEERS = Path(__file__).parents[2] / "benchmarks" / "peers"
