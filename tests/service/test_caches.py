@@ -55,15 +55,18 @@ async def test_an_instance_answers_with_what_another_found_and_does_without_when
     with EmbeddedRedis.open() as redis, site.serving(CACHE_REDIS_URL=redis.url) as one:
         async with one.client() as client:
             await finished(client, await sent(client, "shared", ferries="# Ferries\n\nFerries cross every hour."))
-            found = [await retrieved(client, question, "shared") for question in QUESTIONS]
         with site.serving(CACHE_REDIS_URL=redis.url) as other:
-            async with other.client() as client:
-                for question, before in zip(QUESTIONS, found, strict=True):
-                    result = await retrieved(client, question, "shared")
-                    assert result["passages"] == before["passages"]
-                counts = await counted(client, "retrievals")
-                assert counts["shared_hit"] > 0  # not all: a look is bounded by milliseconds, and the machine is busy
-                assert counts["shared_hit"] + counts["computed"] == len(QUESTIONS)
+            async with one.client() as first, other.client() as client:
+                for turn in range(10):  # a look is bounded by milliseconds, and the machine may be busy for a while
+                    for question in (f"{each} (Asked {turn} times before.)" for each in QUESTIONS):
+                        before = await retrieved(first, question, "shared")
+                        result = await retrieved(client, question, "shared")
+                        assert result["passages"] == before["passages"]
+                    counts = await counted(client, "retrievals")
+                    if counts["shared_hit"] > 0:
+                        break
+                assert counts["shared_hit"] > 0
+                assert counts["shared_hit"] + counts["computed"] == len(QUESTIONS) * (turn + 1)
                 redis.process.kill()
                 redis.process.wait()
                 for number in range(12):
