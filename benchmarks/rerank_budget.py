@@ -4,11 +4,10 @@
 
 Two models: ce-tiny (two layers of 128, from ../shared) and six layers of 384 made on the spot (`six_layers.py`);
 neither is measured for quality. Passages and queries are SciFact's, or the example handbook's, cut and tokenised as
-ingest does. The bare loop has its own session with one thread, its pairs ready-made, and the batch shape that is
-fastest for it on this machine: one pair at a time in fused order, or eight of them sorted by length, in twos, fours or
-all at once. With one caller the two take turns query by query. With eight, who ask again as soon as they are answered,
-they take turns second by second, and the bare loop serves one query after the other, each until its budget is up.
-Nothing is known before, so every score is computed.
+ingest does. The bare loop has its own session with one thread and its pairs ready-made; it goes down the fused order in
+runs of one, two, four or eight pairs, whichever is fastest for it on this machine. With one caller the two take turns
+query by query. With eight, who ask again as soon as they are answered, they take turns second by second, and the bare
+loop serves one query after the other, each until its budget is up. Nothing is known before: every score is computed.
 """
 
 from __future__ import annotations
@@ -53,7 +52,6 @@ BUDGETS = (0.025, 0.050, 0.100)
 DEPTH = 50
 CALLERS = 8
 SHAPES = (1, 2, 4, 8)
-WINDOW = 8
 
 
 class Ready:
@@ -234,24 +232,15 @@ def drawn(passages: list[Passage], questions: list[str], model: CrossEncoder, ca
 
 
 def bare_loop(model: CrossEncoder, pairs: Sequence[Pair], rows: int, until: float) -> int:
-    """Goes down the pairs, `rows` at a time, until time is up; what is done by then counts.
-
-    Where rows share a run, each `WINDOW` pairs are sorted by length, so that little is computed for padding.
-    """
-    windows = [pairs[at : at + WINDOW] for at in range(0, len(pairs), WINDOW)]
-    order = [pair for window in windows for pair in (sorted(window, key=_length) if rows > 1 else window)]
+    """Goes down the pairs, `rows` at a time, until time is up; what is done by then counts."""
     scored = 0
-    for at in range(0, len(order), rows):
-        batch = order[at : at + rows]
+    for at in range(0, len(pairs), rows):
+        batch = pairs[at : at + rows]
         if time.perf_counter() >= until:
             break
         model.score(batch, Stopper())
         scored += len(batch) if time.perf_counter() <= until else 0
     return scored
-
-
-def _length(pair: Pair) -> int:
-    return len(pair.ids)
 
 
 def fastest(model: CrossEncoder, cases: Sequence[Case]) -> int:

@@ -24,7 +24,7 @@ class AnytimeOptions:
     """
 
     window: int = 8
-    run_tokens: int = 256
+    run_tokens: int = 512
     reserve: float = 0.0005
     least_passage: int = 16
 

@@ -58,9 +58,14 @@ class PairTemplate:
 
     def join(self, query: Sequence[int], passage: Sequence[int], limit: int) -> Pair:
         """Puts a pair together in at most `limit` tokens: the passage is cut at its end, the query never."""
-        kept = tuple(passage[: max(limit - self.special - len(query), 0)])
-        parts = (self.opening, tuple(query), self.middle, kept, self.closing)
+        asked = tuple(query)
+        kept = tuple(passage[: max(limit - self.special - len(asked), 0)])
+        opening, first, middle, second, closing = self.types
         return Pair(
-            ids=tuple(number for part in parts for number in part),
-            types=tuple(kind for part, kind in zip(parts, self.types, strict=True) for _ in part),
+            ids=self.opening + asked + self.middle + kept + self.closing,
+            types=(opening,) * len(self.opening)
+            + (first,) * len(asked)
+            + (middle,) * len(self.middle)
+            + (second,) * len(kept)
+            + (closing,) * len(self.closing),
         )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 # Sharing a run must save at least this part of the runs' own costs. On a CPU it does for passages under 60 tokens or
 # so, which share a run's fixed cost (two layers, one thread: 34 microseconds a token for one pair of 32 tokens, 17 for
-# four; 21 and 19 at 128 tokens), and longer runs only make the clock coarser. On a GPU it always does.
+# four; 21 and 19 at 128 tokens); longer runs gain less and make the clock coarser. On a GPU it always does.
 _LEAST_SAVED = 0.05
 
 
