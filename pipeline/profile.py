@@ -80,9 +80,9 @@ of a deadline if each is cut; the reserve comes off the last."""
 class Reserve:
     """What is kept of a deadline for what cannot be cut: `seconds` and a `part` of it, together `most` of it at most.
 
-    Measured with one caller on two cores that others use too: fusing and packing 1.2 ms (p99 7), the answer 0.6 (p99 9),
-    and a cut is noticed 0.6 ms late (p95 7), since a computing thread keeps the interpreter lock for up to 5. A deadline
-    that is short beside that is not given up as a whole: it gets most of its time for a quick leg.
+    Measured with one caller on two cores that others used too: fusing and packing 1.2 ms (p99 7), the answer 0.6 (p99
+    9), and a cut is noticed 0.6 ms late (p95 7), as a computing thread keeps the interpreter lock for up to 5. A
+    deadline that is short beside that is not given up as a whole: it gets most of its time for a quick leg.
     """
 
     seconds: float = 0.01
