@@ -13,8 +13,8 @@ Ways to one scripted model server, by turns in one run, each server in a process
 Before each round a way has an unmeasured one, so that its connections to the model server are open, as in a service
 that is in use. The prompts are as long for all; the plain proxies search nothing and parse nothing. Two loads: 32
 streams asked for in one moment, and 32 at all times, a new one beginning as one ends. `added` is the first token's time
-less the direct median. Fleetfoot's search is part of its time and no part of a proxy's: `less search` takes off the time
-in which a search lap ran, by the timings that the answer itself tells, and the whole stands beside it.
+less the direct median. Fleetfoot's search is part of its time and no part of a proxy's: `less search` takes off the
+time in which a search lap ran, by the timings that the answer itself tells, and the whole stands beside it.
 """
 
 from __future__ import annotations
