@@ -18,7 +18,13 @@ OFF = {
     "FLEETFOOT_CACHED_SCORES": "0",
     "FLEETFOOT_SINGLE_FLIGHT": "false",
 }
-WANTED = {"collection": COLLECTION, "top_k": 10, "token_budget": 4000, "rerank": {"depth": 0}}
+WANTED = {
+    "collection": COLLECTION,
+    "top_k": 10,
+    "token_budget": 4000,
+    "rerank": {"depth": 0},
+    "pack": {"join_neighbours": False},  # so that ten passages are the ten best rows, as the peers hand them out
+}
 
 
 def body_of(question: str) -> str:
@@ -54,6 +60,6 @@ class Caller:
 
 
 def row_of(passage: dict[str, Any]) -> int:
-    """The row of a passage that was handed out; one that was joined with its neighbours counts as its first."""
+    """The row of a passage that was handed out."""
     document, ordinal = str(passage["id"]).split(":")
     return int(document) * PASSAGES_A_DOCUMENT + int(ordinal)
