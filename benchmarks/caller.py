@@ -38,6 +38,7 @@ class Caller:
     def __init__(self, running: Service) -> None:
         self._connection = http.client.HTTPConnection(running.url.removeprefix("http://"), timeout=60)
         self.degraded = 0
+        self.served = 0.0  # milliseconds of the last answer as the service counted them
         self.caches: dict[str, tuple[int, int]] = {}
 
     def search(self, query: str) -> tuple[list[int], dict[str, float], float]:
@@ -51,6 +52,7 @@ class Caller:
         if response.status != 200:
             raise RuntimeError(f"status {response.status}: {content[:300]!r}")
         (result,) = json.loads(content)["results"]
+        self.served = result["timings"]["total_ms"]
         self.degraded += bool(result["degraded"])
         for name, use in result["timings"].get("caches", {}).items():
             hits, asked = self.caches.get(name, (0, 0))

@@ -81,8 +81,8 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """`retrieval` is through the service without its encoder's lap, `stages` are from the bare loop, `searching` is the
-    bare loop's whole without encoding; `degraded` counts answers that gave something up."""
+    """`whole` is what the caller saw, `retrieval` what the service counted without its encoder's lap; `stages` are from
+    the bare loop, `searching` is its whole without encoding. `degraded` counts answers that gave something up."""
 
     built: Built
     opened: Opened
@@ -118,7 +118,7 @@ def measure(
             _, stages, took = caller.search(question)
             if number >= WARM_UP:
                 whole.append(took)
-                retrieval.append(took - stages.get("encode", 0.0))
+                retrieval.append(caller.served - stages.get("encode", 0.0))
         memory = memory_of(running.api.pid)
     with Peer.open(ours(data.data, COLLECTION), data.data / "logs" / "bare.log") as bare:
         answers = [bare.search(question) for question in asked][WARM_UP:]
@@ -168,7 +168,7 @@ def tables(figures: Figures, console: Console) -> None:
         times.add_column(heading, justify="right" if heading else "left")
     for name, took in (
         ("through HTTP, the whole", figures.whole),
-        ("through HTTP, without encoding", figures.retrieval),
+        ("of which the service, without encoding", figures.retrieval),
         ("bare stages one after another, without encoding", figures.searching),
         *((f"  {name}", took) for name, took in figures.stages.items()),
     ):
