@@ -6,7 +6,7 @@ batcher) is another implementation of the same port, wrapped around the first.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -176,11 +176,74 @@ class GenerationRef:
     digest: str
 
 
-class GenerationWriter(Protocol):
-    """Writes one generation, complete and fsynced, into a folder that does not exist yet; returns its digest.
+@dataclass(frozen=True, slots=True)
+class SegmentRef:
+    """A written segment. `kind` is "base" or "delta"; documents and passages count the dead ones too.
 
-    `vectors` has one row for each passage, in order. The folder appears under its name by a rename, or not at all.
+    `average_length` is that of a passage in terms, which its impacts were computed with; a delta has its base's.
     """
+
+    name: str
+    kind: str
+    documents: int
+    passages: int
+    average_length: float
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A generation as it was written. `digest` is the sha256 of its manifest; documents and passages are live ones."""
+
+    digest: str
+    segments: tuple[SegmentRef, ...]
+    documents: int
+    passages: int
+
+
+class GenerationWriter(Protocol):
+    """Writes segments and the generations that name them, each complete and on the disk, or not at all.
+
+    `home` is the folder of a collection: segments lie in `home/segments`, generations in `home/g<number>`. What is
+    left over from a writer that was killed begins with a dot and belongs to nobody.
+    """
+
+    def write_segment(
+        self, home: Path, passages: Iterable[Passage], vectors: Vectors, base: SegmentRef | None = None
+    ) -> SegmentRef:
+        """A base with its own average length, or a delta beside `base`. Equal content is written once.
+
+        A document's passages follow one another; `vectors` has one row for each passage, in order. Raises InvalidInput
+        when passages and vectors are not equally many, or when a document comes twice.
+        """
+        ...
+
+    def write_generation(
+        self,
+        home: Path,
+        collection: str,
+        number: int,
+        *,
+        embedder: str,
+        chunker: str,
+        previous: GenerationRef | None,
+        keep: Sequence[str],
+        gone: Collection[str],
+        added: SegmentRef | None,
+        gone_from_added: Collection[str] = (),
+    ) -> Written:
+        """The segments of `previous` that are named in `keep`, in which the documents `gone` die, and `added`, in which
+        `gone_from_added` die: a base before the others, a delta after them.
+
+        Costs time in proportion to the change. Raises Conflict when the number is taken, Damaged when the manifest or
+        the tombstones of `previous` cannot be read, InvalidInput when a segment is not there, WrongFingerprint when
+        `previous` was made with another embedder and one of its segments is kept.
+        """
+        ...
+
+    def segments(self, ref: GenerationRef) -> tuple[SegmentRef, ...]:
+        """What a generation consists of, from its manifest; none for a generation of an earlier format, which the next
+        one begins anew with a base. Raises Damaged."""
+        ...
 
     def write(
         self,
@@ -191,7 +254,18 @@ class GenerationWriter(Protocol):
         vectors: Vectors,
         embedder: str,
         chunker: str,
-    ) -> str: ...
+    ) -> str:
+        """A generation of one segment inside its own folder, as earlier versions wrote them; returns its digest."""
+        ...
+
+
+class GenerationRemover(Protocol):
+    """Removes what nobody reads any more from the disk; nobody else does."""
+
+    def remove(self, folder: Path) -> None:
+        """Takes a generation's or a segment's folder away: by name first, so that nobody finds half of it. One that is
+        not there is no error; whoever has it open reads on."""
+        ...
 
 
 class CurrentGeneration(Protocol):
