@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pipeline.clock import Stage
+    from pipeline.filters import Filter
     from pipeline.ports import Shelf
     from pipeline.profile import Profile
 
@@ -55,13 +56,15 @@ class Upload:
     """One file or ready-made text as it was accepted, before anybody has looked inside.
 
     `name` is the caller's own name for it (a path, a URL) and identifies the document within its collection: the same
-    name again replaces it. `media_type` is as declared, possibly wrong.
+    name again replaces it. `media_type` is as declared, possibly wrong. `access` are the labels of which a caller's key
+    must carry one to see it; without any everybody of the tenant does.
     """
 
     name: str
     content: bytes
     media_type: str | None = None
     metadata: Metadata = field(default_factory=dict[str, Scalar | tuple[Scalar, ...]])
+    access: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +78,10 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A parsed and cleaned document. `language` is an ISO 639-1 code, or None where it could not be told."""
+    """A parsed and cleaned document. `language` is an ISO 639-1 code, or None where it could not be told.
+
+    `access` is as in its upload.
+    """
 
     id: str
     name: str
@@ -84,6 +90,7 @@ class Document:
     media_type: str
     language: str | None = None
     metadata: Metadata = field(default_factory=dict[str, Scalar | tuple[Scalar, ...]])
+    access: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +99,7 @@ class Passage:
 
     `id` is `{document_id}:{ordinal}`. `tokens` counts `text` in the embedder's tokenizer, without special tokens.
     `content_hash` is the hex BLAKE2b-128 of `embedded_text()`: equal hashes are exact duplicates and share a vector.
+    `access` is its document's: the labels of which a caller needs one to find it; without any everybody may.
     """
 
     id: str
@@ -106,6 +114,7 @@ class Passage:
     page: int | None = None
     language: str | None = None
     metadata: Metadata = field(default_factory=dict[str, Scalar | tuple[Scalar, ...]])
+    access: tuple[str, ...] = ()
 
     def embedded_text(self) -> str:
         """What is encoded: title, heading path and text, a line each; what the text begins with is not repeated."""
@@ -164,6 +173,7 @@ class Query:
     """What is looked for, by whom, where, and how hard to try.
 
     `conversation` is what the generator is given, ending with the user's last message; empty for retrieval alone.
+    Nothing outside `filter` is found, nor what the caller's labels do not open.
     """
 
     text: str
@@ -174,6 +184,7 @@ class Query:
     conversation: tuple[Turn, ...] = ()
     sampling: Mapping[str, object] = field(default_factory=dict[str, object])
     request_id: str = ""
+    filter: Filter | None = None
 
 
 class Leg(StrEnum):
