@@ -66,6 +66,7 @@ def pack_upload(upload: Upload, document_id: str) -> tuple[bytes, bytes]:
         "name": upload.name,
         "media_type": upload.media_type,
         "metadata": dict(upload.metadata),
+        "access": upload.access,
     }
     return _to_json(header), upload.content
 
@@ -73,7 +74,8 @@ def pack_upload(upload: Upload, document_id: str) -> tuple[bytes, bytes]:
 def unpack_upload(header: bytes, content: bytes) -> tuple[Upload, str]:
     """The upload and its document's id."""
     said: Any = json.loads(header)
-    return Upload(said["name"], content, said["media_type"], _metadata(said["metadata"])), said["id"]
+    metadata, access = _metadata(said["metadata"]), tuple(said["access"])
+    return Upload(said["name"], content, said["media_type"], metadata, access), said["id"]
 
 
 def pack_document(document: Document) -> bytes:
@@ -86,6 +88,7 @@ def pack_document(document: Document) -> bytes:
         "media_type": document.media_type,
         "language": document.language,
         "metadata": dict(document.metadata),
+        "access": document.access,
     }
     return _to_json({"document": fields})
 
@@ -110,6 +113,7 @@ def unpack_result(content: bytes) -> Document:
         media_type=fields["media_type"],
         language=fields["language"],
         metadata=_metadata(fields["metadata"]),
+        access=tuple(fields["access"]),
     )
 
 

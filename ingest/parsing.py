@@ -38,6 +38,7 @@ class Parsing:
             media_type=chosen.media_type,
             language=_language(upload, reading, blocks),
             metadata={**reading.metadata, **upload.metadata},
+            access=upload.access,
         )
 
     def _read(self, upload: Upload, chosen: Format) -> Reading:

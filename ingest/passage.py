@@ -28,6 +28,7 @@ def passage_of(
         page=page,
         language=document.language,
         metadata=document.metadata,
+        access=document.access,
     )
     return replace(passage, content_hash=content_hash(passage.embedded_text()))
 
