@@ -19,7 +19,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, NoSuchModuleError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from ingest.schema import metadata
+from ingest.migrating import migrate
 from pipeline.errors import Misconfigured, Unavailable
 from pipeline.passages import Metadata, Scalar
 
@@ -53,13 +53,13 @@ class Database:
     @classmethod
     @contextmanager
     def open(cls, url: str) -> Generator[Database, None, None]:
-        """Connects, and creates the tables that are missing. Raises Misconfigured for a URL that cannot work."""
+        """Connects, and brings the schema up to date. Raises Misconfigured for a URL that cannot work."""
         engine = _engine(url)
         try:
             with Database(engine).writing() as connection:
                 if connection.dialect.name == "postgresql":  # on SQLite the write lock does the same
                     connection.execute(select(func.pg_advisory_xact_lock(_SCHEMA_LOCK)))
-                metadata.create_all(connection)
+                migrate(connection)
             yield cls(engine)
         except Unavailable as error:
             if "unable to open" in error.detail or "connection failed" in error.detail:
