@@ -67,6 +67,7 @@ def pack_upload(upload: Upload, document_id: str) -> tuple[bytes, bytes]:
         "media_type": upload.media_type,
         "metadata": dict(upload.metadata),
         "access": upload.access,
+        "options": dict(upload.options),
     }
     return _to_json(header), upload.content
 
@@ -75,7 +76,7 @@ def unpack_upload(header: bytes, content: bytes) -> tuple[Upload, str]:
     """The upload and its document's id."""
     said: Any = json.loads(header)
     metadata, access = _metadata(said["metadata"]), tuple(said["access"])
-    return Upload(said["name"], content, said["media_type"], metadata, access), said["id"]
+    return Upload(said["name"], content, said["media_type"], metadata, access, said["options"]), said["id"]
 
 
 def pack_document(document: Document) -> bytes:
@@ -89,6 +90,7 @@ def pack_document(document: Document) -> bytes:
         "language": document.language,
         "metadata": dict(document.metadata),
         "access": document.access,
+        "warnings": document.warnings,
     }
     return _to_json({"document": fields})
 
@@ -114,6 +116,7 @@ def unpack_result(content: bytes) -> Document:
         language=fields["language"],
         metadata=_metadata(fields["metadata"]),
         access=tuple(fields["access"]),
+        warnings=tuple(map(str, fields["warnings"])),
     )
 
 

@@ -39,6 +39,7 @@ class Parsing:
             language=_language(upload, reading, blocks),
             metadata={**reading.metadata, **upload.metadata},
             access=upload.access,
+            warnings=reading.warnings,
         )
 
     def _read(self, upload: Upload, chosen: Format) -> Reading:

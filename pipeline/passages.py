@@ -57,7 +57,8 @@ class Upload:
 
     `name` is the caller's own name for it (a path, a URL) and identifies the document within its collection: the same
     name again replaces it. `media_type` is as declared, possibly wrong. `access` are the labels of which a caller's key
-    must carry one to see it; without any everybody of the tenant does.
+    must carry one to see it; without any everybody of the tenant does. `options` say how it is to be read, by names
+    such as `csv.template`.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Upload:
     media_type: str | None = None
     metadata: Metadata = field(default_factory=dict[str, Scalar | tuple[Scalar, ...]])
     access: tuple[str, ...] = ()
+    options: Mapping[str, Scalar] = field(default_factory=dict[str, Scalar])
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,7 @@ class Block:
 class Document:
     """A parsed and cleaned document. `language` is an ISO 639-1 code, or None where it could not be told.
 
-    `access` is as in its upload.
+    `access` is as in its upload. `warnings` say what could not be read of it, in sentences for its author.
     """
 
     id: str
@@ -91,6 +93,7 @@ class Document:
     language: str | None = None
     metadata: Metadata = field(default_factory=dict[str, Scalar | tuple[Scalar, ...]])
     access: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
