@@ -214,6 +214,8 @@ passages = Table(
     Column("metadata", Text, nullable=False),
     # The section that it was cut from; empty where it is one of its own.
     Column("parent", Text, nullable=False, server_default=text("''")),
+    # Where its text begins in that section's text, in characters.
+    Column("start", Integer, nullable=False, server_default="0"),
     Index("passages_by_content", "content_hash"),
 )
 

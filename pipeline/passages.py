@@ -103,6 +103,8 @@ class Passage:
     `id` is `{document_id}:{ordinal}`. `tokens` counts `text` in the embedder's tokenizer, without special tokens.
     `content_hash` is the hex BLAKE2b-128 of `embedded_text()`: equal hashes are exact duplicates and share a vector.
     `access` is its document's: the labels of which a caller needs one to find it; without any everybody may.
+    `parent` names the section that it was cut from, as `{document_id}#{number}`, in whose text its own begins `start`
+    characters from the beginning; empty where that is not known.
     """
 
     id: str
@@ -118,6 +120,8 @@ class Passage:
     language: str | None = None
     metadata: Metadata = field(default_factory=dict[str, Scalar | tuple[Scalar, ...]])
     access: tuple[str, ...] = ()
+    parent: str = ""
+    start: int = 0
 
     def embedded_text(self) -> str:
         """What is encoded: title, heading path and text, a line each; what the text begins with is not repeated."""
@@ -258,14 +262,27 @@ class Sizes:
 
 
 @dataclass(frozen=True, slots=True)
+class Neighbours:
+    """The keys of the passages right before and right behind one in its document, None at its beginning and end."""
+
+    previous: int | None = None
+    next: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Cited:
-    """A numbered source in the context: one passage, or neighbours of one document joined into `text`."""
+    """A numbered source in the context: one passage, or neighbours of one document joined into `text`.
+
+    `previous` and `next` are the ids of the passages around all of it, empty at the document's beginning and end.
+    """
 
     number: int
     ranked: Ranked
     passages: tuple[Passage, ...]
     text: str
     tokens: int
+    previous: str = ""
+    next: str = ""
 
 
 @dataclass(frozen=True, slots=True)

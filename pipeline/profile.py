@@ -22,6 +22,14 @@ class Fusion(StrEnum):
     MIN_MAX = "min_max"
 
 
+class Expand(StrEnum):
+    """What joins a hit in the context: nothing, the passages beside it, or the section that it was cut from."""
+
+    NONE = "none"
+    NEIGHBOURS = "neighbours"
+    PARENT = "parent"
+
+
 @dataclass(frozen=True, slots=True)
 class Search:
     """How candidates are found.
@@ -53,13 +61,15 @@ class Pack:
     """What of the ranking reaches the prompt.
 
     `top_k` passages at most, `token_budget` tokens at most. `similarity` is the cosine from which two passages that
-    share most of their words count as near-duplicates; 1 removes only exact ones, above 1 none.
+    share most of their words count as near-duplicates; 1 removes only exact ones, above 1 none. What `expand` brings in
+    is not counted by `top_k`, and comes only where the budget is not used up by hits.
     """
 
     top_k: int = 8
     token_budget: int = 1500
     similarity: float = 0.9
     join_neighbours: bool = True
+    expand: Expand = Expand.NONE
 
 
 SHARES: Mapping[Stage, float] = {

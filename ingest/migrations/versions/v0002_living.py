@@ -49,7 +49,7 @@ def _added() -> dict[str, list[Column[object]]]:
         "items": [_text("access", "'[]'"), _text("options", "'{}'")],
         "documents": [_number("since")],
         "versions": [_text("access", "'[]'")],
-        "passages": [_text("parent", "''")],
+        "passages": [_text("parent", "''"), _number("start")],
     }
 
 
