@@ -106,8 +106,11 @@ jobs = Table(
     Column("webhook_state", String(16), nullable=False, server_default=text("''")),
     Column("webhook_attempts", Integer, nullable=False, server_default="0"),
     Column("webhook_due", Float(53), nullable=False, server_default="0"),
+    # What became of the last attempt, in a sentence.
+    Column("webhook_reason", Text, nullable=False, server_default=text("''")),
     Index("jobs_by_tenant", "tenant", "accepted"),
     Index("jobs_by_key", "tenant", "idempotency_key", unique=True),
+    Index("jobs_by_webhook", "webhook_state", "webhook_due"),
 )
 
 items = Table(
@@ -137,6 +140,12 @@ items = Table(
     Column("access", Text, nullable=False, server_default="[]"),
     # How this one is to be read, as JSON.
     Column("options", Text, nullable=False, server_default="{}"),
+    # When it was read, or found to be unchanged or unreadable, and when it was encoded; from these come rates.
+    Column("parsed", Float(53)),
+    Column("encoded", Float(53)),
+    # What was cut from it, and what of it could not be read, as a JSON list of sentences.
+    Column("passages", Integer, nullable=False, server_default="0"),
+    Column("warnings", Text, nullable=False, server_default="[]"),
     Index("items_by_job", "job_id", "ordinal"),
     Index("items_by_job_state", "job_id", "state"),
     Index("items_by_state", "state", "collection_id", "id"),

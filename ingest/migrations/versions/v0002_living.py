@@ -17,6 +17,7 @@ def upgrade() -> None:
         for column in columns:
             op.add_column(table, column)
     op.create_index("jobs_by_key", "jobs", ["tenant", "idempotency_key"], unique=True)
+    op.create_index("jobs_by_webhook", "jobs", ["webhook_state", "webhook_due"])
     op.create_index("documents_by_since", "documents", ["collection_id", "since"])
     _create_tables()
 
@@ -45,8 +46,16 @@ def _added() -> dict[str, list[Column[object]]]:
             Column("webhook_state", String(16), nullable=False, server_default=text("''")),
             _number("webhook_attempts"),
             _seconds("webhook_due"),
+            _text("webhook_reason", "''"),
         ],
-        "items": [_text("access", "'[]'"), _text("options", "'{}'")],
+        "items": [
+            _text("access", "'[]'"),
+            _text("options", "'{}'"),
+            Column("parsed", Float(53)),
+            Column("encoded", Float(53)),
+            _number("passages"),
+            _text("warnings", "'[]'"),
+        ],
         "documents": [_number("since")],
         "versions": [_text("access", "'[]'")],
         "passages": [_text("parent", "''"), _number("start")],
