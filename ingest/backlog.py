@@ -58,6 +58,8 @@ class Claim:
     media_type: str | None
     metadata: str
     content_hash: str
+    access: str = "[]"
+    options: str = "{}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +120,8 @@ class Backlog:
                 media_type=row.media_type,
                 metadata=row.metadata,
                 content_hash=row.content_hash,
+                access=row.access,
+                options=row.options,
             )
             for row in taken
         )
@@ -238,7 +242,7 @@ def _free(now: float, attempts: int) -> Any:
 
 
 def _unchanged(claims: Sequence[Claim], chunker: str) -> Any:
-    """Ids of claimed items whose document is published with the same bytes, metadata, name and chunker."""
+    """Ids of claimed items whose document is published with the same bytes, metadata, labels, name and chunker."""
     earlier = items.alias("earlier")
     pending = select(earlier.c.id).where(
         and_(
@@ -259,6 +263,7 @@ def _unchanged(claims: Sequence[Claim], chunker: str) -> Any:
                 items.c.id.in_([claim.item_id for claim in claims]),
                 versions.c.content_hash == items.c.content_hash,
                 versions.c.metadata == items.c.metadata,
+                versions.c.access == items.c.access,
                 versions.c.chunker == chunker,
                 ~pending.exists(),
             )

@@ -18,7 +18,7 @@ from typing import Any
 from sqlalchemy import Connection, and_, delete, func, insert, select, update
 
 from ingest.accepting import check_collection, check_uploads, content_hash, document_id
-from ingest.database import Database, Record, packed
+from ingest.database import Database, Record, packed, packed_labels
 from ingest.holdings import collection_of, document_of, documents_of, listed, name_of, under_way
 from ingest.progress import FINAL, UNFINISHED, job_items, jobs_of
 from ingest.schema import collections, documents, generations, items, jobs, uploads
@@ -83,6 +83,8 @@ class Catalog:
                 "action": "add",
                 "media_type": upload.media_type,
                 "metadata": packed(upload.metadata),
+                "access": packed_labels(upload.access),
+                "options": packed(upload.options),
                 "content_hash": content_hash(upload.content),
                 "size": len(upload.content),
                 "state": ItemState.ACCEPTED,
@@ -133,6 +135,7 @@ class Catalog:
                     "action": "refresh",
                     "media_type": row.media_type,
                     "metadata": row.metadata,
+                    "access": row.access,
                     "content_hash": row.content_hash,
                     "size": 0,
                     "state": ItemState.ACCEPTED,

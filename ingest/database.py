@@ -162,6 +162,16 @@ def packed(value: Metadata) -> str:
     return json.dumps(dict(value), sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
+def packed_labels(labels: Sequence[str]) -> str:
+    """Labels as canonical JSON: equal sets give equal text."""
+    return json.dumps(sorted(set(labels)), ensure_ascii=False, separators=(",", ":"))
+
+
+def unpacked_labels(text: str) -> tuple[str, ...]:
+    """The opposite of `packed_labels`."""
+    return tuple(json.loads(text))
+
+
 def unpacked(text: str) -> Metadata:
     """The opposite of `packed`; lists come back as tuples."""
     loaded: dict[str, Scalar | list[Scalar]] = json.loads(text)

@@ -47,7 +47,7 @@ def documents_of(collection_id: str) -> Query:
     )
 
 
-_SHOWN = ("name", "title", "media_type", "language", "metadata", "content_hash", "passages", "tokens")
+_SHOWN = ("name", "title", "media_type", "language", "metadata", "access", "content_hash", "passages", "tokens")
 
 
 def document_of(row: Record) -> DocumentInfo:

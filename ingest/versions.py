@@ -16,7 +16,7 @@ from sqlalchemy import and_, delete, insert, select
 
 from ingest.backlog import Backlog, Claim
 from ingest.catalog import Catalog
-from ingest.database import Record, packed, unpacked
+from ingest.database import Record, packed, unpacked, unpacked_labels
 from ingest.leases import LostLease
 from ingest.progress import FINAL
 from ingest.schema import documents, items, passages, vectors, versions
@@ -88,6 +88,7 @@ class Versions:
             media_type=row.media_type,
             language=row.language,
             metadata=unpacked(row.metadata),
+            access=unpacked_labels(row.access),
         )
 
     def unencoded(self, version_ids: Sequence[int], embedder: str) -> Mapping[str, str]:
@@ -201,6 +202,7 @@ def _version_row(claim: Claim, document: Document, made: Sequence[Passage], chun
         "media_type": document.media_type,
         "language": document.language,
         "metadata": claim.metadata,
+        "access": claim.access,
         "content_hash": claim.content_hash,
         "blocks": _packed_blocks(document.blocks),
         "chunker": chunker,

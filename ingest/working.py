@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ingest.backlog import Backlog, Batch, Claim
 from ingest.catalog import Catalog
-from ingest.database import unpacked
+from ingest.database import unpacked, unpacked_labels
 from ingest.leases import LostLease, kept
 from ingest.versions import Read, Versions
 from pipeline.errors import FleetfootError, Unavailable
@@ -104,7 +105,14 @@ class ParseStep:
     def _document(self, claim: Claim) -> Document:
         if claim.action == "refresh":
             return self._versions.published_document(claim.collection_id, claim.document_id)
-        upload = Upload(claim.name, self._backlog.content(claim), claim.media_type, unpacked(claim.metadata))
+        upload = Upload(
+            claim.name,
+            self._backlog.content(claim),
+            claim.media_type,
+            unpacked(claim.metadata),
+            unpacked_labels(claim.access),
+            json.loads(claim.options),
+        )
         return self._parser.parse(upload, claim.document_id)
 
 
