@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from pipeline.passages import Upload
 from pipeline.ports import GenerationRef
 
 _DELETED = "The collection was deleted."
+_UPLOADS = 64  # that one statement writes
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +94,9 @@ class Catalog:
             for upload in uploads
         ]
         with self.database.writing() as connection:
-            collection_id = self._found_or_made(connection, tenant, collection)
-            return self._promise(connection, tenant, collection, collection_id, kind, rows, uploads)
+            collection_id = self.found_or_made(connection, tenant, collection)
+            contents = (upload.content for upload in uploads)
+            return self.promise(connection, tenant, collection, collection_id, kind, rows, contents)
 
     def remove(self, tenant: str, collection: str, document_ids: Sequence[str]) -> Job:
         """Accepts the removal of documents; they are gone from search when the job is done.
@@ -115,7 +118,7 @@ class Catalog:
                 }
                 for each in dict.fromkeys(document_ids)
             ]
-            return self._promise(connection, tenant, collection, collection_id, "remove", rows, ())
+            return self.promise(connection, tenant, collection, collection_id, "remove", rows)
 
     def refresh(self, tenant: str, collection: str) -> Job:
         """Accepts that every published document be cut anew, from the text as it was parsed, and published anew.
@@ -143,7 +146,7 @@ class Catalog:
                 for row in connection.execute(query.order_by(documents.c.id))
             ]
             connection.execute(update(collections).where(collections.c.id == collection_id).values(stale=1))
-            return self._promise(connection, tenant, collection, collection_id, "refresh", rows, ())
+            return self.promise(connection, tenant, collection, collection_id, "refresh", rows)
 
     def cancel(self, tenant: str, job_id: str) -> Job:
         """Stops what is not published yet; what is, stays. A finished job is returned as it is. Raises NotFound."""
@@ -257,18 +260,15 @@ class Catalog:
         with self.database.reading() as connection:
             return tuple(self._ref(collection, row) for row in connection.execute(query))
 
-    # What these need
+    # What acceptance needs, also of other sources
 
-    def _ref(self, collection: str, row: Record) -> GenerationRef:
-        folder = (self.options.generations / row.folder).absolute()
-        return GenerationRef(collection, row.number, folder, row.digest)
-
-    def _found_or_made(self, connection: Connection, tenant: str, name: str) -> str:
+    def found_or_made(self, connection: Connection, tenant: str, name: str) -> str:
+        """The id of a collection, made on first use; nobody else adds to it until this write ends."""
         row = {"id": uuid.uuid4().hex[:16], "tenant": tenant, "name": name, "created": self.now()}
         self.database.add_missing(connection, collections, [row])
         return self._locked(connection, tenant, name)
 
-    def _promise(
+    def promise(
         self,
         connection: Connection,
         tenant: str,
@@ -276,8 +276,9 @@ class Catalog:
         collection_id: str,
         kind: str,
         rows: Sequence[dict[str, Any]],
-        contents: Sequence[Upload],
+        contents: Iterable[bytes] = (),
     ) -> Job:
+        """Files items under a new job within a write; `contents` are what their uploads hold, in their order."""
         job_id, now = uuid.uuid4().hex[:20], self.now()
         job = {"id": job_id, "tenant": tenant, "collection": collection, "collection_id": collection_id, "kind": kind}
         connection.execute(insert(jobs).values(**job, total=len(rows), accepted=now))
@@ -287,12 +288,18 @@ class Catalog:
         ]
         if filed:
             connection.execute(insert(items), filed)
-        if contents:
-            query = select(items.c.id).where(items.c.job_id == job_id).order_by(items.c.ordinal)
-            ids = connection.scalars(query).all()
-            kept = [{"item_id": id_, "content": upload.content} for id_, upload in zip(ids, contents, strict=True)]
-            connection.execute(insert(uploads), kept)
+        query = select(items.c.id).where(items.c.job_id == job_id).order_by(items.c.ordinal)
+        ids = iter(connection.scalars(query).all())
+        kept = iter(contents)
+        while some := [{"item_id": next(ids), "content": content} for content in islice(kept, _UPLOADS)]:
+            connection.execute(insert(uploads), some)
         return self._job(connection, tenant, job_id)
+
+    # What these need
+
+    def _ref(self, collection: str, row: Record) -> GenerationRef:
+        folder = (self.options.generations / row.folder).absolute()
+        return GenerationRef(collection, row.number, folder, row.digest)
 
     def _drop(self, connection: Connection, which: Any, reason: str) -> None:
         """Cancels the unfinished items among `which`, and forgets their bytes."""
