@@ -5,6 +5,7 @@
     │   ├── Unparsable          one document cannot be read; the rest of its job goes on
     │   └── TooLarge            it is over a stated limit
     ├── NotFound                no such collection, document, job, model
+    ├── NoLongerKept            it was there, and was kept for a while only
     ├── Conflict                it clashes with what is there already
     ├── NotAllowed              the caller's key lacks the scope
     │   └── Unauthenticated     there is no key, or nobody knows it
@@ -71,6 +72,12 @@ class NotFound(FleetfootError):
         listed = ", ".join(self.known[:10])
         hint = f"Known: {listed}." if listed else f"There is no {kind} yet."
         super().__init__(f"There is no {kind} '{name}'. {hint}")
+
+
+class NoLongerKept(FleetfootError):
+    """What was asked for was kept for a while, and the while is over; the message says what to do instead."""
+
+    code = "no_longer_kept"
 
 
 class Conflict(FleetfootError):

@@ -33,20 +33,80 @@ class ItemState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class JobItem:
-    """One document of a job. `reason` says why it failed, in a sentence for its author; empty otherwise."""
+    """One document of a job, the `ordinal`th that was sent, from 1.
+
+    `reason` says why it failed, or why nothing was done, in a sentence for its author; empty otherwise. `passages` were
+    cut from it; `warnings` say what of it could not be read.
+    """
 
     name: str
     document_id: str
     state: ItemState
     reason: str = ""
+    ordinal: int = 0
+    passages: int = 0
+    warnings: tuple[str, ...] = ()
+
+
+class WebhookState(StrEnum):
+    """Whether those who wanted to know that a job has ended were told. Not `waiting` is final."""
+
+    WAITING = "waiting"
+    DELIVERED = "delivered"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Webhook:
+    """Where the end of a job is told, and how that goes: `attempts` so far, when the next one is `due`, and why.
+
+    `due` is None before the job has ended and after the last attempt; `reason` is of the last attempt that failed.
+    """
+
+    url: str
+    state: WebhookState
+    attempts: int = 0
+    due: float | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What somebody asks of a job beside its documents.
+
+    The same `key` again, with the same request, is the same job, and no second one. `webhook` is a URL that is told of
+    the end.
+    """
+
+    key: str | None = None
+    webhook: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PassageCounts:
+    """How far a job's passages are; each step counts those that are further, too."""
+
+    chunked: int = 0
+    encoded: int = 0
+    published: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """Documents and passages a second."""
+
+    documents: float
+    passages: float
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
     """A promise: what was accepted will be done. Times are seconds since the epoch.
 
-    `counts` has every state that at least one document is in; `failed` lists at most 100 of the failed ones.
-    `generation` is the first generation in which everything of this job is searchable.
+    `counts` has every state that at least one document is in; `failed` lists at most 100 of the failed ones, of which
+    `retryable` can be tried again without being sent again. `generation` is the first generation in which everything of
+    this job is searchable. While it runs `rate` is of the last half minute, and `time_left` (seconds) follows from it;
+    both are None as long as nothing can be said. Afterwards `rate` is that of the whole job.
     """
 
     id: str
@@ -60,6 +120,28 @@ class Job:
     counts: Mapping[ItemState, int] = field(default_factory=dict[ItemState, int])
     failed: tuple[JobItem, ...] = ()
     generation: int | None = None
+    passages: PassageCounts = PassageCounts()
+    rate: Rate | None = None
+    time_left: float | None = None
+    retryable: int = 0
+    webhook: Webhook | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A document that is there just as somebody would send it: published, or (with its `job`) on its way."""
+
+    name: str
+    job: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a collection has a text already: in which document, as which of its passages (from 0)."""
+
+    document_id: str
+    name: str
+    ordinal: int = 0
 
 
 @dataclass(frozen=True, slots=True)
