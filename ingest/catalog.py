@@ -21,6 +21,7 @@ from sqlalchemy import Connection, and_, delete, func, insert, select, update
 from ingest.accepting import check_collection, check_uploads, content_hash, document_id
 from ingest.database import Database, Record, packed, packed_labels
 from ingest.holdings import collection_of, document_of, documents_of, listed, name_of, under_way
+from ingest.origins import check_roots, note_folders
 from ingest.progress import FINAL, UNFINISHED, job_items, jobs_of
 from ingest.schema import collections, documents, generations, items, jobs, uploads
 from pipeline.errors import NotFound
@@ -78,6 +79,7 @@ class Catalog:
         """
         check_collection(collection)
         check_uploads(uploads)
+        check_roots(upload.origin for upload in uploads)
         rows = [
             {
                 "document_id": document_id(tenant, collection, upload.name),
@@ -95,6 +97,8 @@ class Catalog:
         ]
         with self.database.writing() as connection:
             collection_id = self.found_or_made(connection, tenant, collection)
+            folders = [(row["document_id"], upload.origin) for row, upload in zip(rows, uploads, strict=True)]
+            note_folders(self.database, connection, collection_id, folders, self.now())
             contents = (upload.content for upload in uploads)
             return self.promise(connection, tenant, collection, collection_id, kind, rows, contents)
 

@@ -58,7 +58,7 @@ class Upload:
     `name` is the caller's own name for it (a path, a URL) and identifies the document within its collection: the same
     name again replaces it. `media_type` is as declared, possibly wrong. `access` are the labels of which a caller's key
     must carry one to see it; without any everybody of the tenant does. `options` say how it is to be read, by names
-    such as `csv.template`.
+    such as `csv.template`. `origin` names the folder that it is kept in step with, if there is one.
     """
 
     name: str
@@ -67,6 +67,7 @@ class Upload:
     metadata: Metadata = field(default_factory=dict[str, Scalar | tuple[Scalar, ...]])
     access: tuple[str, ...] = ()
     options: Mapping[str, Scalar] = field(default_factory=dict[str, Scalar])
+    origin: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,32 @@
+"""Where documents came from, as their owner sees it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class OriginKind(StrEnum):
+    """What a document is kept in step with."""
+
+    FOLDER = "folder"
+    URL = "url"
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """A document that is there, or on its way, and where it came from.
+
+    `root` names the folder that it was synced from, and is empty for a URL; `url` is where a document was last fetched
+    from, and is empty for a file. `content_hash` is the hex sha256 of what stands or is on its way, empty while a fetch
+    is; `access` are its labels. `checked` is when it was last looked at, in seconds since the epoch.
+    """
+
+    document_id: str
+    name: str
+    kind: OriginKind
+    root: str
+    url: str
+    content_hash: str
+    access: tuple[str, ...]
+    checked: float
