@@ -40,11 +40,13 @@ collections = Table(
     # Set where the documents stand but the generation must be made anew: another embedder, or somebody asked for it.
     Column("stale", Integer, nullable=False, default=0),
     # The lease of whoever compacts: its number is counted apart, since publishing goes on beside it. `compacting_from`
-    # is the generation that is being compacted; deltas that it has and later ones are not merged meanwhile.
+    # is the generation that is being compacted: deltas that it has are not merged with later ones until the base made
+    # of it, `compacted` (a segment as JSON), has been published.
     Column("compacting_owner", String(200)),
     Column("compacting_fence", Integer, nullable=False, server_default="0"),
     Column("compacting_until", Float(53), nullable=False, server_default="0"),
     Column("compacting_from", Integer),
+    Column("compacted", Text),
     # Set where somebody asked for a compaction that is not due by itself.
     Column("compact", Integer, nullable=False, server_default="0"),
     # What was chosen for this collection alone, as JSON.
@@ -70,8 +72,8 @@ generations = Table(
     Column("pinned", Integer, nullable=False, server_default="0"),
     # Set where somebody rolled back behind it: it does not serve in a damaged one's place.
     Column("withdrawn", Integer, nullable=False, server_default="0"),
-    # Names of its segments, as JSON, and how many passages were written into its base and into its deltas, dead ones
-    # included. A generation of the first release has no segments.
+    # Its segments, as JSON (`layers.py`), and how many passages were written into its base and into its deltas, dead
+    # ones included. A generation of the first release has none.
     Column("segments", Text, nullable=False, server_default="[]"),
     Column("base_passages", Integer, nullable=False, server_default="0"),
     Column("delta_passages", Integer, nullable=False, server_default="0"),

@@ -29,6 +29,7 @@ def _added() -> dict[str, list[Column[object]]]:
             _number("compacting_fence"),
             _seconds("compacting_until"),
             Column("compacting_from", Integer),
+            Column("compacted", Text),
             _number("compact"),
             _text("options", "'{}'"),
         ],
