@@ -10,7 +10,7 @@ import asyncio
 import logging
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Protocol
 
@@ -19,6 +19,7 @@ from yarl import URL
 
 from ingest.addresses import Addresses, AddressRefused
 from pipeline.errors import Unparsable
+from pipeline.origins import Validators
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _GONE = frozenset({404, 410})
@@ -41,25 +42,11 @@ class FetchingOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Validators:
-    """What a server called the state of what it sent, and the address that it sent it from; empty where it did not."""
-
-    url: str = ""
-    etag: str = ""
-    last_modified: str = ""
-
-    def conditions(self, url: str) -> dict[str, str]:
-        """Headers of a request that wants an answer only if it is another one; none for another address."""
-        said = {"If-None-Match": self.etag, "If-Modified-Since": self.last_modified}
-        return {name: value for name, value in said.items() if value} if url == self.url else {}
-
-
-@dataclass(frozen=True, slots=True)
 class Asked:
     """A URL to fetch; where its document is known by `validators`, only if it has changed since."""
 
     url: str
-    validators: Validators = Validators()
+    validators: Validators = field(default_factory=Validators)
 
 
 @dataclass(frozen=True, slots=True)

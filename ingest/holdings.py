@@ -71,6 +71,9 @@ def under_way(collection_id: str) -> Query:
     return select(items.c.document_id).where(and_(items.c.collection_id == collection_id, items.c.state.not_in(FINAL)))
 
 
+_BRINGS = ("add", "fetch", "passages")  # actions of items that bring a document
+
+
 def name_of(connection: Connection, collection_id: str, document_id: str) -> str:
     """The name of a document that is published or on its way. Raises NotFound, naming some that are published."""
     live = documents_of(collection_id).where(documents.c.id == document_id).with_only_columns(versions.c.name)
@@ -79,7 +82,7 @@ def name_of(connection: Connection, collection_id: str, document_id: str) -> str
             items.c.document_id == document_id,
             items.c.document_id.in_(under_way(collection_id)),
             items.c.collection_id == collection_id,
-            items.c.action == "add",
+            items.c.action.in_(_BRINGS),
         )
     )
     found: str | None = connection.scalar(live) or connection.scalar(pending.limit(1))

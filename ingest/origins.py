@@ -12,11 +12,10 @@ from typing import Any
 from sqlalchemy import Connection, and_, delete, func, or_, select, update
 
 from ingest.database import Database, Record, unpacked_labels
-from ingest.fetching import Validators
 from ingest.progress import FINAL
 from ingest.schema import collections, documents, items, origins, versions
 from pipeline.errors import InvalidInput, NotFound
-from pipeline.origins import Origin, OriginKind
+from pipeline.origins import Origin, OriginKind, Validators
 
 _LONGEST_ROOT = 1024
 _SLICE = 500  # rows that one statement writes

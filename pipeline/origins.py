@@ -30,3 +30,17 @@ class Origin:
     content_hash: str
     access: tuple[str, ...]
     checked: float
+
+
+@dataclass(frozen=True, slots=True)
+class Validators:
+    """What a server called the state of what it sent, and the address that it sent it from; empty where it did not."""
+
+    url: str = ""
+    etag: str = ""
+    last_modified: str = ""
+
+    def conditions(self, url: str) -> dict[str, str]:
+        """Headers of a request that wants an answer only if it is another one; none for another address."""
+        said = {"If-None-Match": self.etag, "If-Modified-Since": self.last_modified}
+        return {name: value for name, value in said.items() if value} if url == self.url else {}
