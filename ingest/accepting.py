@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 from hashlib import blake2b, sha256
 
+from ingest.access import check_access
 from pipeline.errors import InvalidInput
 from pipeline.passages import Metadata, Upload
 
@@ -48,6 +49,7 @@ def check_uploads(uploads: Sequence[Upload]) -> None:
                 field=f"{where}.name",
             )
         check_metadata(upload.metadata, f"{where}.metadata")
+        check_access(upload.access, f"{where}.access")
 
 
 def check_metadata(metadata: Metadata, where: str) -> None:

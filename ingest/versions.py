@@ -121,11 +121,16 @@ class Versions:
         """The passages of these versions, in that order; reads a slice at a time."""
         for some in _slices(version_ids):
             with self._catalog.database.reading() as connection:
-                rows = connection.execute(
-                    select(passages).where(passages.c.version_id.in_(some)).order_by(passages.c.ordinal)
-                ).all()
+                query = (
+                    select(passages, versions.c.access)
+                    .join_from(passages, versions, versions.c.id == passages.c.version_id)
+                    .where(passages.c.version_id.in_(some))
+                    .order_by(passages.c.ordinal)
+                )
+                rows = connection.execute(query).all()
             order = {version_id: place for place, version_id in enumerate(some)}
-            yield from (_passage(row) for row in sorted(rows, key=lambda row: order[row.version_id]))
+            for row in sorted(rows, key=lambda row: order[row.version_id]):
+                yield _passage(row, unpacked_labels(row.access))
 
     def matrix(self, version_ids: Sequence[int], rows: int, embedder: str, dimensions: int) -> Vectors:
         """`[rows, dimensions] float32` in the order of `passages`. Raises LostLease when they have changed."""
@@ -228,7 +233,7 @@ def _passage_row(version_id: int, passage: Passage) -> dict[str, Any]:
     }
 
 
-def _passage(row: Record) -> Passage:
+def _passage(row: Record, access: tuple[str, ...] = ()) -> Passage:
     return Passage(
         id=row.id,
         document_id=row.id.rpartition(":")[0],
@@ -239,6 +244,7 @@ def _passage(row: Record) -> Passage:
         source=row.source,
         title=row.title,
         heading=tuple(json.loads(row.heading)),
+        access=access,
         page=row.page,
         language=row.language,
         metadata=unpacked(row.metadata),
