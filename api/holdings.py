@@ -56,6 +56,7 @@ class DocumentOut(BaseModel):
     content_hash: str
     updated: float
     metadata: MetadataOut
+    access: list[str] = Field(description="Labels; a key needs one of them to see it. Empty: every key does.")
 
 
 class DocumentsOut(BaseModel):
@@ -103,10 +104,11 @@ async def documents(
     after: Annotated[str | None, Query(description="An id; the page begins behind it.")] = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> Response:
-    """The documents of a collection, by id."""
+    """The documents of a collection that the key may see, by id."""
     here = enter(request, Scope.READ)
     found = await here.catalog(
-        lambda it: it.documents(here.tenant, collection, after=after, limit=limit + 1),  # one more tells of a next page
+        # one more tells of a next page
+        lambda it: it.documents(here.tenant, collection, after=after, limit=limit + 1, labels=here.labels),
     )
     page = found[:limit]
     following = page[-1].id if len(found) > limit else None
@@ -120,7 +122,7 @@ async def documents(
 async def document(collection: CollectionName, document_id: DocumentId, request: Request) -> Response:
     """One document."""
     here = enter(request, Scope.READ)
-    found = await here.catalog(lambda it: it.document(here.tenant, collection, document_id))
+    found = await here.catalog(lambda it: it.document(here.tenant, collection, document_id, labels=here.labels))
     return _json(_document(found))
 
 
@@ -177,6 +179,7 @@ def _document(document: DocumentInfo) -> DocumentOut:
         content_hash=document.content_hash,
         updated=document.updated,
         metadata=dict(document.metadata),
+        access=list(document.access),
     )
 
 

@@ -47,10 +47,12 @@ class CatalogRecords(Protocol):
     def delete_collection(self, tenant: str, name: str) -> None: ...
 
     def documents(
-        self, tenant: str, collection: str, *, after: str | None = None, limit: int = 100
+        self, tenant: str, collection: str, *, after: str | None = None, limit: int = 100, labels: frozenset[str]
     ) -> Sequence[DocumentInfo]: ...
 
-    def document(self, tenant: str, collection: str, document_id: str) -> DocumentInfo: ...
+    def document(
+        self, tenant: str, collection: str, document_id: str, *, labels: frozenset[str]
+    ) -> DocumentInfo: ...
 
     def remove(self, tenant: str, collection: str, document_ids: Sequence[str]) -> Job: ...
 
@@ -131,6 +133,11 @@ class Inside:
     def tenant(self) -> str:
         """Whose documents these are; nothing in a request can change it."""
         return self.visit.caller.tenant
+
+    @property
+    def labels(self) -> frozenset[str]:
+        """What the caller's key opens beside documents without labels; nothing in a request can change it."""
+        return self.visit.caller.labels
 
     async def catalog(self, work: Callable[[CatalogRecords], T], *, seconds: float | None = None) -> T:
         """Runs one catalog call in its lane, as the lap `admit`. Raises Overloaded, OutOfTime and what it raises.

@@ -218,19 +218,30 @@ class Catalog:
             connection.execute(delete(collections).where(collections.c.id == collection_id))
 
     def documents(
-        self, tenant: str, collection: str, *, after: str | None = None, limit: int = 100
+        self,
+        tenant: str,
+        collection: str,
+        *,
+        after: str | None = None,
+        limit: int = 100,
+        labels: frozenset[str] | None = frozenset(),
     ) -> tuple[DocumentInfo, ...]:
-        """Published documents in the order of their ids, from the one behind `after` on."""
+        """Published documents in the order of their ids, from the one behind `after` on.
+
+        Those that a caller with these labels may see; None stands for the operator, who sees all.
+        """
         with self.database.reading() as connection:
-            query = documents_of(self._id(connection, tenant, collection)).order_by(documents.c.id).limit(limit)
+            query = documents_of(self._id(connection, tenant, collection), labels).order_by(documents.c.id).limit(limit)
             if after is not None:
                 query = query.where(documents.c.id > after)
             return tuple(document_of(row) for row in connection.execute(query))
 
-    def document(self, tenant: str, collection: str, document_id: str) -> DocumentInfo:
-        """A published document. Raises NotFound."""
+    def document(
+        self, tenant: str, collection: str, document_id: str, *, labels: frozenset[str] | None = frozenset()
+    ) -> DocumentInfo:
+        """A published document. Raises NotFound, also for one that a caller with these labels may not see."""
         with self.database.reading() as connection:
-            query = documents_of(self._id(connection, tenant, collection))
+            query = documents_of(self._id(connection, tenant, collection), labels)
             row = connection.execute(query.where(documents.c.id == document_id)).one_or_none()
             if row is None:
                 raise NotFound(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, and_, func, literal, select
 
-from ingest.database import Query, Record, unpacked
+from ingest.access import open_to
+from ingest.database import Query, Record, unpacked, unpacked_labels
 from ingest.progress import FINAL
 from ingest.schema import collections, documents, items, versions
 from pipeline.errors import NotFound
@@ -38,12 +39,13 @@ def collection_of(row: Record) -> Collection:
     return Collection(row.tenant, row.name, int(row.documents), int(row.passages), row.generation, row.created)
 
 
-def documents_of(collection_id: str) -> Query:
-    """The published documents of a collection, each with the version that is shown."""
+def documents_of(collection_id: str, labels: frozenset[str] | None = None) -> Query:
+    """The published documents of a collection, each with the version that is shown; with labels those that one who has
+    them may see."""
     return (
         select(documents.c.id, documents.c.updated, *(versions.c[name] for name in _SHOWN))
         .join_from(documents, versions, versions.c.id == documents.c.version_id)
-        .where(documents.c.collection_id == collection_id)
+        .where(and_(documents.c.collection_id == collection_id, open_to(versions.c.access, labels)))
     )
 
 
@@ -63,6 +65,7 @@ def document_of(row: Record) -> DocumentInfo:
         content_hash=row.content_hash,
         updated=row.updated,
         metadata=unpacked(row.metadata),
+        access=unpacked_labels(row.access),
     )
 
 

@@ -158,7 +158,10 @@ class Collection:
 
 @dataclass(frozen=True, slots=True)
 class DocumentInfo:
-    """A document as it stands in the catalog. `content_hash` is the hex sha256 of the bytes that were sent."""
+    """A document as it stands in the catalog. `content_hash` is the hex sha256 of the bytes that were sent.
+
+    `access` are the labels of which a caller needs one to see it; without any everybody of the tenant does.
+    """
 
     id: str
     name: str
@@ -170,3 +173,4 @@ class DocumentInfo:
     content_hash: str
     updated: float
     metadata: Metadata = field(default_factory=dict[str, Scalar | tuple[Scalar, ...]])
+    access: tuple[str, ...] = ()

@@ -189,6 +189,7 @@ class FakeCatalog:
         self.removed: list[tuple[str, ...]] = []
         self.known: dict[str, Job] = {}
         self.names = ["handbook", "laws"]
+        self.labels: list[frozenset[str]] = []
         self.error: Exception | None = None
 
     def accept(self, tenant: str, collection: str, uploads: Sequence[Upload], *, kind: str = "add") -> Job:
@@ -233,13 +234,14 @@ class FakeCatalog:
         self.names.remove(name)
 
     def documents(
-        self, tenant: str, collection: str, *, after: str | None = None, limit: int = 100
+        self, tenant: str, collection: str, *, after: str | None = None, limit: int = 100, labels: frozenset[str]
     ) -> Sequence[DocumentInfo]:
         self.collection(tenant, collection)
-        found = [self.document(tenant, collection, f"d{n}") for n in range(3)]
+        self.labels.append(labels)
+        found = [self.document(tenant, collection, f"d{n}", labels=labels) for n in range(3)]
         return [each for each in found if after is None or each.id > after][:limit]
 
-    def document(self, tenant: str, collection: str, document_id: str) -> DocumentInfo:
+    def document(self, tenant: str, collection: str, document_id: str, *, labels: frozenset[str]) -> DocumentInfo:
         if document_id not in {"d0", "d1", "d2"}:
             raise NotFound("document", document_id, ["d0", "d1", "d2"])
         return DocumentInfo(document_id, f"{document_id}.md", "Title", "text/markdown", "en", 2, 40, "ab" * 32, 1e9)
