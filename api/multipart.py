@@ -16,11 +16,12 @@ from api.limits import Limits
 from pipeline.errors import InvalidInput, TooLarge
 from pipeline.passages import Metadata, Scalar, Upload
 
-METADATA = "metadata"
+METADATA, ACCESS = "metadata", "access"
 
 
 async def uploads_of_parts(content_type: str, body: AsyncIterator[bytes], limits: Limits) -> list[Upload]:
-    """The files of a form, under any field names; a field `metadata` (a JSON object) holds for all of them.
+    """The files of a form, under any field names; the fields `metadata` (a JSON object) and `access` (a JSON list of
+    labels) hold for all of them.
 
     Raises InvalidInput for a form that cannot be read and TooLarge for a file or a number of files over its limit.
     """
@@ -61,6 +62,7 @@ class _Parts:
         self._limits = limits
         self._files: list[tuple[str, str | None, bytes]] = []
         self._metadata: Metadata = {}
+        self._access: tuple[str, ...] = ()
         self._name = self._value = b""
         self._headers: dict[bytes, bytes] = {}
         self._content = bytearray()
@@ -104,9 +106,12 @@ class _Parts:
             self._files.append((self._file, declared.decode("latin-1") if declared else None, bytes(self._content)))
         elif self._field == METADATA:
             self._metadata = metadata_of(bytes(self._content))
+        elif self._field == ACCESS:
+            self._access = access_of(bytes(self._content))
         else:
             raise InvalidInput(
-                f"The form field '{self._field}' is neither a file nor '{METADATA}'. Send files with a filename.",
+                f"The form field '{self._field}' is neither a file nor '{METADATA}' or '{ACCESS}'. Send files with a "
+                "filename.",
                 field=self._field,
             )
 
@@ -114,7 +119,8 @@ class _Parts:
         self.complete = True
 
     def uploads(self) -> list[Upload]:
-        return [Upload(name, content, media_type, self._metadata) for name, media_type, content in self._files]
+        metadata, access = self._metadata, self._access
+        return [Upload(name, content, media_type, metadata, access) for name, media_type, content in self._files]
 
 
 def metadata_of(content: bytes) -> Metadata:
@@ -126,6 +132,18 @@ def metadata_of(content: bytes) -> Metadata:
     if not isinstance(given, dict):
         raise InvalidInput(f"The form field '{METADATA}' must be a JSON object.", field=METADATA)
     return frozen(cast("dict[str, Scalar | list[Scalar]]", given))
+
+
+def access_of(content: bytes) -> tuple[str, ...]:
+    """The labels in the access field of a form. Raises InvalidInput unless it is a JSON list of texts."""
+    try:
+        given: object = json.loads(content)
+    except ValueError as error:
+        raise InvalidInput(f"The form field '{ACCESS}' is not JSON: {error}.", field=ACCESS) from error
+    labels = cast("list[object]", given) if isinstance(given, list) else [given]
+    if not isinstance(given, list) or not all(isinstance(label, str) for label in labels):
+        raise InvalidInput(f"The form field '{ACCESS}' must be a JSON list of labels, as [\"hr\"].", field=ACCESS)
+    return tuple(cast("list[str]", labels))
 
 
 def frozen(metadata: dict[str, Scalar | list[Scalar]]) -> Metadata:

@@ -40,6 +40,9 @@ class DocumentIn(BaseModel):
         default=None, pattern=r"^text/(plain|markdown|html)$", description="Else by the name's ending, else plain."
     )
     metadata: dict[str, Scalar | list[Scalar]] = {}
+    access: list[str] = Field(
+        default=[], description="Labels: only keys that carry one of them find it. Empty: every key of the tenant does."
+    )
 
 
 class DocumentsIn(BaseModel):
@@ -75,6 +78,7 @@ REQUEST_BODY: dict[str, Any] = {
                             "description": "One or more files; the filename is the document's name.",
                         },
                         "metadata": {"type": "string", "description": "A JSON object that holds for all of them."},
+                        "access": {"type": "string", "description": "A JSON list of labels that holds for all of them."},
                     },
                 }
             },
@@ -201,7 +205,7 @@ def _upload(document: DocumentIn) -> Upload:
     name = document.name or f"text-{hashlib.sha256(str(title).encode() + content).hexdigest()[:24]}"
     suffix = name[name.rfind(".") :].lower() if "." in name else ""
     media_type = document.media_type or BY_SUFFIX.get(suffix, PLAIN)
-    return Upload(name, content, media_type, {**frozen(document.metadata), **title})
+    return Upload(name, content, media_type, {**frozen(document.metadata), **title}, tuple(document.access))
 
 
 def _at_most(documents: int, limits: Limits) -> None:
