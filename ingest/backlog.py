@@ -176,11 +176,13 @@ class Backlog:
         return [claim for claim in claims if fences.get(claim.item_id) == claim.fence]
 
     def finish(self, connection: Connection, held: Sequence[Claim], state: ItemState, **values: Any) -> None:
-        """Moves held items on and lets go of them."""
-        if state in FINAL:
+        """Moves held items on and lets go of them. What failed keeps its bytes for a while, to be tried again."""
+        now = self._catalog.now()
+        if state in FINAL and state is not ItemState.FAILED:
             connection.execute(delete(uploads).where(uploads.c.item_id.in_([claim.item_id for claim in held])))
+        came = {ItemState.ENCODED: "encoded", **dict.fromkeys(_READ, "parsed")}
         moved = {"reason": "", **values, "state": state, "owner": None, "leased_until": 0.0, "attempts": 0}
-        self._write(connection, held, **moved, updated=self._catalog.now())
+        self._write(connection, held, **moved, **({came[state]: now} if state in came else {}), updated=now)
 
     def recover(self) -> tuple[str, ...]:
         """Frees what processes held that are gone, fails what was begun too often, and returns the jobs of those."""
@@ -208,7 +210,6 @@ class Backlog:
                 reason = f"It was begun {limit} times without success and is given up. {cause}"
                 values = {"state": ItemState.FAILED, "reason": reason, "owner": None, "updated": now}
                 connection.execute(update(items).where(items.c.id == row.id).values(values))
-                connection.execute(delete(uploads).where(uploads.c.item_id == row.id))
         return tuple({row.job_id for row in rows})
 
     def due(self) -> tuple[Due, ...]:
@@ -234,6 +235,7 @@ class Backlog:
 
 
 _WORKED_ON = (ItemState.ACCEPTED, ItemState.PARSED)
+_READ = (ItemState.PARSED, ItemState.UNCHANGED, ItemState.FAILED)  # states that an item goes to from being accepted
 _PUBLISH_SHARE = 4  # times the last publish's length is waited before the next, while documents keep coming
 
 

@@ -17,18 +17,34 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, and_, delete, func, insert, select, update
+from sqlalchemy.exc import IntegrityError
 
 from ingest.accepting import check_collection, check_uploads, content_hash, document_id
+from ingest.comparing import known, repeated
 from ingest.database import Database, Record, packed, packed_labels
 from ingest.holdings import collection_of, document_of, documents_of, listed, name_of, under_way
 from ingest.origins import check_roots, note_folders
 from ingest.progress import FINAL, UNFINISHED, job_items, jobs_of
+from ingest.promising import NO_REQUEST, Request, earlier, request_of, retry_of
+from ingest.retrying import retry_of_failed, take_over
 from ingest.schema import collections, documents, generations, items, jobs, uploads
 from pipeline.errors import NotFound
-from pipeline.jobs import Collection, DocumentInfo, ItemState, Job, JobItem
+from pipeline.jobs import (
+    NO_TERMS,
+    Collection,
+    DocumentInfo,
+    ItemState,
+    Job,
+    JobItem,
+    Known,
+    Offer,
+    Repeated,
+    Terms,
+)
 from pipeline.passages import Upload
 from pipeline.ports import GenerationRef
 
+ASKED = ("name", "media_type", "metadata", "access", "options", "content_hash")  # what makes an upload this one
 _DELETED = "The collection was deleted."
 _UPLOADS = 64  # that one statement writes
 
@@ -39,7 +55,9 @@ class CatalogOptions:
 
     A task that does not renew its lease within `lease_seconds` is taken for dead. An item that was begun `attempts`
     times without an end fails. A generation is kept for `keep_seconds` after it was superseded, for those who still
-    read it. While documents keep coming, what is ready is published after `publish_seconds` at the earliest.
+    read it. While documents keep coming, what is ready is published after `publish_seconds` at the earliest. The bytes
+    of what failed are kept for `failed_seconds`, to be tried again, and of all together at most `failed_bytes`, the
+    latest.
     """
 
     url: str
@@ -48,6 +66,8 @@ class CatalogOptions:
     attempts: int = 3
     keep_seconds: float = 900.0
     publish_seconds: float = 2.0
+    failed_seconds: float = 7 * 86_400.0
+    failed_bytes: int = 2**30
 
 
 class Catalog:
@@ -72,10 +92,12 @@ class Catalog:
 
     # Documents in
 
-    def accept(self, tenant: str, collection: str, uploads: Sequence[Upload], *, kind: str = "add") -> Job:
+    def accept(
+        self, tenant: str, collection: str, uploads: Sequence[Upload], *, kind: str = "add", terms: Terms = NO_TERMS
+    ) -> Job:
         """Keeps everything or nothing; once it returns, the job survives any crash and will be done.
 
-        The collection is created on first use. Raises InvalidInput.
+        The collection is created on first use. Raises InvalidInput, and Conflict for a key of another request.
         """
         check_collection(collection)
         check_uploads(uploads)
@@ -95,19 +117,27 @@ class Catalog:
             }
             for upload in uploads
         ]
-        with self.database.writing() as connection:
+        asked = [[*(row[name] for name in ASKED), upload.origin] for row, upload in zip(rows, uploads, strict=True)]
+        request = request_of(terms, kind, collection, asked)
+
+        def write(connection: Connection) -> Job:
             collection_id = self.found_or_made(connection, tenant, collection)
             folders = [(row["document_id"], upload.origin) for row, upload in zip(rows, uploads, strict=True)]
             note_folders(self.database, connection, collection_id, folders, self.now())
             contents = (upload.content for upload in uploads)
-            return self.promise(connection, tenant, collection, collection_id, kind, rows, contents)
+            return self.promise(connection, tenant, collection, collection_id, kind, rows, contents, request)
 
-    def remove(self, tenant: str, collection: str, document_ids: Sequence[str]) -> Job:
+        return self.once(tenant, request, write)
+
+    def remove(self, tenant: str, collection: str, document_ids: Sequence[str], *, terms: Terms = NO_TERMS) -> Job:
         """Accepts the removal of documents; they are gone from search when the job is done.
 
-        A document that is accepted but not yet published may be named too. Raises NotFound for an unknown one.
+        A document that is accepted but not yet published may be named too. Raises NotFound for an unknown one, and
+        Conflict for a key of another request.
         """
-        with self.database.writing() as connection:
+        request = request_of(terms, "remove", collection, list(document_ids))
+
+        def write(connection: Connection) -> Job:
             collection_id = self._locked(connection, tenant, collection)
             rows = [
                 {
@@ -122,16 +152,20 @@ class Catalog:
                 }
                 for each in dict.fromkeys(document_ids)
             ]
-            return self.promise(connection, tenant, collection, collection_id, "remove", rows)
+            return self.promise(connection, tenant, collection, collection_id, "remove", rows, request=request)
 
-    def refresh(self, tenant: str, collection: str) -> Job:
+        return self.once(tenant, request, write)
+
+    def refresh(self, tenant: str, collection: str, *, terms: Terms = NO_TERMS) -> Job:
         """Accepts that every published document be cut anew, from the text as it was parsed, and published anew.
 
         What another chunker would not cut differently ends unchanged. A new generation is made from the catalog in
         any case, also of nothing, and also when the job is cancelled: the one that serves may be damaged. Raises
         NotFound.
         """
-        with self.database.writing() as connection:
+        request = request_of(terms, "refresh", collection)
+
+        def write(connection: Connection) -> Job:
             collection_id = self._locked(connection, tenant, collection)
             # Documents with an upload under way will be cut by the new chunker anyway.
             query = documents_of(collection_id).where(documents.c.id.not_in(under_way(collection_id)))
@@ -150,7 +184,26 @@ class Catalog:
                 for row in connection.execute(query.order_by(documents.c.id))
             ]
             connection.execute(update(collections).where(collections.c.id == collection_id).values(stale=1))
-            return self.promise(connection, tenant, collection, collection_id, "refresh", rows)
+            return self.promise(connection, tenant, collection, collection_id, "refresh", rows, request=request)
+
+        return self.once(tenant, request, write)
+
+    def retry(self, tenant: str, job_id: str, *, terms: Terms = NO_TERMS) -> Job:
+        """Accepts the failed documents of a job once more; asked again, the same new job comes back.
+
+        Raises NotFound, Conflict when nothing failed or the job is not over, NoLongerKept when the bytes are gone.
+        """
+        request = retry_of(job_id, terms)
+
+        def write(connection: Connection) -> Job:
+            row = self._row(connection, tenant, job_id)
+            collection_id = self._locked(connection, tenant, row.collection)
+            retry = retry_of_failed(connection, row, collection_id)
+            job = self.promise(connection, tenant, row.collection, collection_id, row.kind, retry.rows, request=request)
+            take_over(connection, job.id, retry)
+            return job
+
+        return self.once(tenant, request, write)
 
     def cancel(self, tenant: str, job_id: str) -> Job:
         """Stops what is not published yet; what is, stays. A finished job is returned as it is. Raises NotFound."""
@@ -172,15 +225,38 @@ class Catalog:
         if collection is not None:
             query = query.where(jobs.c.collection == collection)
         with self.database.reading() as connection:
-            return jobs_of(connection, connection.execute(query).all())
+            return jobs_of(connection, connection.execute(query).all(), self.now())
 
-    def items(self, tenant: str, job_id: str, after: int = 0, limit: int = 500) -> tuple[JobItem, ...]:
-        """The job's documents in the order in which they were sent, without the first `after` ones."""
+    def items(
+        self, tenant: str, job_id: str, after: int = 0, limit: int = 500, state: ItemState | None = None
+    ) -> tuple[JobItem, ...]:
+        """The job's documents as they were sent, from behind the `after`th on; all, or those in one state."""
         with self.database.reading() as connection:
-            self._job(connection, tenant, job_id)
-            return job_items(connection, job_id, after, limit)
+            self._row(connection, tenant, job_id)
+            return job_items(connection, job_id, after, limit, state)
 
     # What there is
+
+    def known(self, tenant: str, collection: str, offers: Sequence[Offer]) -> tuple[Known, ...]:
+        """Those of the offered documents that need not be sent: of a collection that is not there yet, none."""
+        with self.database.reading() as connection:
+            collection_id = self._found(connection, tenant, collection)
+            return known(connection, tenant, collection, collection_id, offers) if collection_id else ()
+
+    def repeated(
+        self,
+        tenant: str,
+        collection: str,
+        content_hashes: Sequence[str],
+        passage_hashes: Sequence[str],
+        labels: frozenset[str] = frozenset(),
+    ) -> Repeated:
+        """Which of these hashes the collection has, in documents that may be seen with these labels."""
+        with self.database.reading() as connection:
+            collection_id = self._found(connection, tenant, collection)
+            if collection_id is None:
+                return Repeated()
+            return repeated(connection, collection_id, content_hashes, passage_hashes, labels)
 
     def collections(self, tenant: str) -> tuple[Collection, ...]:
         """By name."""
@@ -214,6 +290,8 @@ class Catalog:
         with self.database.writing() as connection:
             collection_id = self._id(connection, tenant, name)
             self._drop(connection, items.c.collection_id == collection_id, _DELETED)
+            theirs = select(items.c.id).where(items.c.collection_id == collection_id)
+            connection.execute(delete(uploads).where(uploads.c.item_id.in_(theirs)))
             connection.execute(delete(documents).where(documents.c.collection_id == collection_id))
             connection.execute(delete(collections).where(collections.c.id == collection_id))
 
@@ -283,6 +361,18 @@ class Catalog:
         self.database.add_missing(connection, collections, [row])
         return self._locked(connection, tenant, name)
 
+    def once(self, tenant: str, request: Request, write: Callable[[Connection], Job]) -> Job:
+        """Writes, or returns the job that the same request has made before. Of two at once the index lets one pass."""
+        for last in (request.key is None, True):
+            try:
+                with self.database.writing() as connection:
+                    before = earlier(connection, tenant, request, self.now())
+                    return write(connection) if before is None else self._job(connection, tenant, before)
+            except IntegrityError:
+                if last:
+                    raise
+        raise AssertionError("the second try returns or raises")
+
     def promise(
         self,
         connection: Connection,
@@ -292,11 +382,15 @@ class Catalog:
         kind: str,
         rows: Sequence[dict[str, Any]],
         contents: Iterable[bytes] = (),
+        request: Request = NO_REQUEST,
     ) -> Job:
-        """Files items under a new job within a write; `contents` are what their uploads hold, in their order."""
+        """Files items under a new job within a write; `contents` are what their uploads hold, in their order.
+
+        Call it through `once` where the request has a key.
+        """
         job_id, now = uuid.uuid4().hex[:20], self.now()
         job = {"id": job_id, "tenant": tenant, "collection": collection, "collection_id": collection_id, "kind": kind}
-        connection.execute(insert(jobs).values(**job, total=len(rows), accepted=now))
+        connection.execute(insert(jobs).values(**job, **request.columns(), total=len(rows), accepted=now))
         filed = [
             {**row, "job_id": job_id, "ordinal": ordinal, "collection_id": collection_id, "updated": now}
             for ordinal, row in enumerate(rows, start=1)
@@ -324,12 +418,15 @@ class Catalog:
         connection.execute(change.values(state=ItemState.CANCELLED, reason=reason, owner=None, updated=self.now()))
 
     def _job(self, connection: Connection, tenant: str, job_id: str) -> Job:
+        return jobs_of(connection, [self._row(connection, tenant, job_id)], self.now())[0]
+
+    def _row(self, connection: Connection, tenant: str, job_id: str) -> Record:
         query = select(jobs).where(and_(jobs.c.id == job_id, jobs.c.tenant == tenant))
         row = connection.execute(query).one_or_none()
         if row is None:
             latest = select(jobs.c.id).where(jobs.c.tenant == tenant).order_by(jobs.c.accepted.desc()).limit(10)
             raise NotFound("job", job_id, connection.scalars(latest))
-        return jobs_of(connection, [row])[0]
+        return row
 
     def _locked(self, connection: Connection, tenant: str, name: str) -> str:
         """One at a time adds to a collection, so that items are numbered in the order in which they are committed."""
@@ -338,10 +435,14 @@ class Catalog:
         return collection_id
 
     def _id(self, connection: Connection, tenant: str, name: str) -> str:
-        query = select(collections.c.id).where(and_(collections.c.tenant == tenant, collections.c.name == name))
-        found: str | None = connection.scalar(query)
+        found = self._found(connection, tenant, name)
         if found is None:
             raise self._unknown(connection, tenant, name)
+        return found
+
+    def _found(self, connection: Connection, tenant: str, name: str) -> str | None:
+        query = select(collections.c.id).where(and_(collections.c.tenant == tenant, collections.c.name == name))
+        found: str | None = connection.scalar(query)
         return found
 
     def _unknown(self, connection: Connection, tenant: str, name: str) -> NotFound:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import and_, delete, insert, select
+from sqlalchemy import and_, bindparam, delete, insert, select, update
 
 from ingest.backlog import Backlog, Claim
 from ingest.catalog import Catalog
@@ -65,6 +65,14 @@ class Versions:
             if rows := [row for claim in good for row in cut[claim.item_id]]:
                 connection.execute(insert(passages), rows)
             backlog.finish(connection, good, ItemState.PARSED)
+            told = [
+                {"item": each.claim.item_id, "cut": len(each.passages), "said": json.dumps(each.document.warnings)}
+                for each in read
+                if each.document and each.claim in good
+            ]
+            if told:
+                noted = {"passages": bindparam("cut"), "warnings": bindparam("said")}
+                connection.execute(update(items).where(items.c.id == bindparam("item")).values(noted), told)
             for each in read:
                 if each.claim in held and each.document is None:
                     backlog.finish(connection, [each.claim], ItemState.FAILED, reason=each.reason)

@@ -82,6 +82,9 @@ class Terms:
     webhook: str | None = None
 
 
+NO_TERMS = Terms()
+
+
 @dataclass(frozen=True, slots=True)
 class PassageCounts:
     """How far a job's passages are; each step counts those that are further, too."""
@@ -128,8 +131,18 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
+class Offer:
+    """A document that somebody has and might send, told by the hex sha256 of its bytes."""
+
+    name: str
+    content_hash: str
+    metadata: Metadata = field(default_factory=dict[str, Scalar | tuple[Scalar, ...]])
+    access: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Known:
-    """A document that is there just as somebody would send it: published, or (with its `job`) on its way."""
+    """An offered document that is there just so: published, or (with its `job`) on its way."""
 
     name: str
     job: str | None = None
@@ -142,6 +155,14 @@ class Place:
     document_id: str
     name: str
     ordinal: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """What a collection has already, by hash: whole documents by that of their bytes, passages by their own."""
+
+    documents: Mapping[str, Place] = field(default_factory=dict[str, Place])
+    passages: Mapping[str, Place] = field(default_factory=dict[str, Place])
 
 
 @dataclass(frozen=True, slots=True)
