@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 from ingest.catalog import Catalog, CatalogOptions
 from pipeline.answering import Answering
 from pipeline.caching import Counted
+from pipeline.chunking import Chunking
 from pipeline.clock import Lap, Stage
 from pipeline.errors import FleetfootError, Misconfigured
 from pipeline.health import Check, Figure, Tally
@@ -31,7 +32,7 @@ from pipeline.lane import Lane, LaneOptions
 from pipeline.load import Foresees
 from pipeline.outages import Outage
 from pipeline.ports import (
-    Chunker,
+    Chunkers,
     GenerationRef,
     GenerationWriter,
     Parser,
@@ -148,13 +149,11 @@ class RequestOptions:
 
 @dataclass(frozen=True, slots=True)
 class IngestOptions:
-    """How documents are read, cut and encoded. `chunker` is `sentences`, or `whole` for one passage
-    a document, of which the encoder reads as much as it can and lexical search all."""
+    """How documents are read, cut (where their collection has not chosen otherwise) and encoded."""
 
     storage: StorageOptions
     embedder: str = "default"
-    chunker: str = "sentences"
-    chunk_tokens: int = 200
+    chunking: Chunking = field(default_factory=Chunking)
     device: str = "cpu"
     threads: int = 1
     exact_up_to: int = 20_000
@@ -194,7 +193,7 @@ class Reading:
     """The half of ingest that reads and cuts."""
 
     parser: Parser
-    chunker: Chunker
+    chunkers: Chunkers
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,22 +317,14 @@ async def open_request_stages(
 
 @contextmanager
 def open_reading(options: IngestOptions) -> Generator[Reading]:
-    """The parser in a child process with limits, and the chunker. Raises Misconfigured for an unknown chunker."""
-    from ingest.chunking import ChunkOptions, SentenceChunker
+    """The parser in a child process with limits, and the chunkers. Raises Misconfigured for sizes that cannot work."""
+    from ingest.chunkers import ChosenChunkers
     from ingest.isolation import IsolatedParser
-    from ingest.whole import WholeChunker, WholeOptions
 
     tokenizer = options.storage.added_model(options.embedder) / "tokenizer.json"
-    chunker: Chunker
-    match options.chunker:
-        case "sentences":
-            chunker = SentenceChunker.open(tokenizer, ChunkOptions(tokens=options.chunk_tokens))
-        case "whole":
-            chunker = WholeChunker.open(tokenizer, WholeOptions())
-        case unknown:
-            raise Misconfigured(f"FLEETFOOT_CHUNKER={unknown} is unknown; use 'sentences' or 'whole'.")
+    chunkers = ChosenChunkers.open(tokenizer, options.chunking)
     with IsolatedParser() as parser:
-        yield Reading(parser, chunker)
+        yield Reading(parser, chunkers)
 
 
 @contextmanager
@@ -341,7 +332,8 @@ def open_encoding(options: IngestOptions) -> Generator[Encoding]:
     """The encoder and the writer of generations. Raises Misconfigured for a model or device that is not there."""
     from retrieve.dense import DenseOptions
     from retrieve.encoder import EncoderOptions, OnnxEncoder, OnnxPassageEncoder
-    from retrieve.generation import FolderWriter, GenerationOptions
+    from retrieve.generation_writing import FolderWriter
+    from retrieve.segment_writing import GenerationOptions
     from retrieve.sessions import Device
 
     model = embedder(options.storage, options.embedder)
@@ -380,16 +372,17 @@ def _generations(
 ) -> Generations:
     from retrieve.generation import Generation as Opened
     from retrieve.gpu_dense import GpuDenseIndex, GpuMemory
-    from retrieve.manifest import Verifier
+    from retrieve.segment import OpenSegments
     from retrieve.serving import Generations
     from retrieve.sessions import Device
+    from retrieve.verifying import Verifier
 
-    verifier = Verifier(options.storage.data / "stamps")
+    verifier, shared = Verifier(options.storage.data / "stamps"), OpenSegments()
     memory = GpuMemory.open() if Device(options.device) is Device.CUDA else None
 
     def open_generation(ref: GenerationRef) -> Generation:
         on_gpu = partial(GpuDenseIndex, memory=memory) if memory else None
-        return Opened.open(ref, embedder=fingerprint, verifier=verifier, dense=on_gpu)
+        return Opened.open(ref, embedder=fingerprint, verifier=verifier, dense=on_gpu, shared=shared)
 
     return Generations(catalog, open_generation, earlier=catalog, opening=opening, searching=searching)
 

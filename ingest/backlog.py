@@ -21,10 +21,9 @@ from sqlalchemy import Connection, and_, delete, func, literal, or_, select, upd
 from ingest.catalog import Catalog
 from ingest.leases import is_gone, this_process
 from ingest.progress import FINAL
+from ingest.recutting import KEPT, held_back
 from ingest.schema import collections, documents, items, uploads, versions
 from pipeline.jobs import ItemState
-
-KEPT = "keep"  # the action of an item whose document stays as it is
 
 
 class Step(StrEnum):
@@ -46,7 +45,7 @@ class Due:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One item, held by this process under `fence`."""
+    """One item, held by this process under `fence`. `was_read` tells that its text is kept, and needs no parsing."""
 
     item_id: int
     fence: int
@@ -60,6 +59,7 @@ class Claim:
     content_hash: str
     access: str = "[]"
     options: str = "{}"
+    was_read: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class Backlog:
         now, options = self._catalog.now(), self._catalog.options
         size = versions.c.passages if state is ItemState.PARSED else items.c.size
         query = (
-            select(items, func.coalesce(size, 0).label("weight"))
+            select(items, func.coalesce(size, 0).label("weight"), versions.c.id.label("version_id"))
             .select_from(items.outerjoin(versions, versions.c.id == items.c.id))
             .where(and_(items.c.collection_id == collection_id, items.c.state == state, _free(now, options.attempts)))
             .order_by(items.c.id)
@@ -122,6 +122,7 @@ class Backlog:
                 content_hash=row.content_hash,
                 access=row.access,
                 options=row.options,
+                was_read=row.version_id is not None,
             )
             for row in taken
         )
@@ -278,7 +279,7 @@ def _publishable(now: float, publish_seconds: float) -> Any:
     busy = select(items.c.id).where(and_(items.c.collection_id == collections.c.id, items.c.state.in_(_WORKED_ON)))
     ready = (
         select(items.c.collection_id, func.count(literal(1)).label("ready"), func.min(items.c.updated).label("since"))
-        .where(items.c.state == ItemState.ENCODED)
+        .where(and_(items.c.state == ItemState.ENCODED, ~held_back()))
         .group_by(items.c.collection_id)
         .subquery()
     )

@@ -1,4 +1,4 @@
-"""From a document to passages: by headings, then by paragraphs and sentences, sized in the embedder's tokens."""
+"""From a document to passages: by sections, then by paragraphs and sentences, sized in the embedder's tokens."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from pathlib import Path
 
 from semantic_text_splitter import TextSplitter
 
-from ingest.passage import passage_of
+from ingest.passage import Piece, passage_of
 from ingest.sections import merged, sections_of
 from ingest.tokens import TokenCounter
+from pipeline.chunking import SHORTEST, TINY, USUAL
 from pipeline.errors import Misconfigured
 from pipeline.passages import Document, Passage
 
@@ -21,15 +22,23 @@ _WINDOW = 2  # longest passages looked at together
 
 @dataclass(frozen=True, slots=True)
 class ChunkOptions:
-    """`tokens` a passage has at most, `overlap` of them repeated from the one before (within a heading).
+    """`tokens` a passage has at most, of which `overlap` at most repeat the end of the one before (within a section).
 
-    A section with fewer tokens than `minimum` joins its neighbour under the same top heading. 200 leaves a model of
-    256 positions some 50 for title and headings.
+    What is repeated are whole sentences, as many as fit. A section with fewer tokens than `minimum` joins its neighbour
+    under the same top heading.
     """
 
-    tokens: int = 200
+    tokens: int = USUAL
     overlap: int = 0
-    minimum: int = 32
+    minimum: int = TINY
+
+    def check(self) -> None:
+        """Raises Misconfigured for sizes that cannot work."""
+        if self.tokens < SHORTEST or not 0 <= self.overlap <= self.tokens // 2:
+            raise Misconfigured(
+                f"A passage of {self.tokens} tokens with an overlap of {self.overlap} cannot work: it needs at "
+                f"least {SHORTEST} tokens, and at most half of them may overlap."
+            )
 
 
 class SentenceChunker:
@@ -49,22 +58,22 @@ class SentenceChunker:
     @classmethod
     def open(cls, tokenizer_path: Path, options: ChunkOptions | None = None) -> SentenceChunker:
         """Reads the tokenizer's file. Raises Misconfigured for options that cannot work or a file that is none."""
+        return cls.counting(TokenCounter.open(tokenizer_path), options)
+
+    @classmethod
+    def counting(cls, counter: TokenCounter, options: ChunkOptions | None = None) -> SentenceChunker:
+        """Counts with this tokenizer. Raises Misconfigured for options that cannot work."""
         options = options or ChunkOptions()
-        if options.tokens < 16 or not 0 <= options.overlap <= options.tokens // 2:
-            raise Misconfigured(
-                f"A passage of {options.tokens} tokens with an overlap of {options.overlap} cannot work: it needs at "
-                "least 16 tokens, and at most half of them may overlap."
-            )
-        counter = TokenCounter.open(tokenizer_path)
+        options.check()
         splitter = TextSplitter.from_huggingface_tokenizer(counter.tokenizer, options.tokens, options.overlap)
         return cls(counter, splitter, options)
 
     @property
     def fingerprint(self) -> str:
-        """Changes with the options, the splitting library, this module's rules (1) and the tokenizer's file."""
+        """Changes with the options, the splitting library, this module's rules (2) and the tokenizer's file."""
         options = self.options
         return (
-            f"sentences-1:{options.tokens}:{options.overlap}:{options.minimum}"
+            f"sentences-2:{options.tokens}:{options.overlap}:{options.minimum}"
             f":semantic-text-splitter-{version('semantic-text-splitter')}:{self._counter.fingerprint}"
         )
 
@@ -72,10 +81,14 @@ class SentenceChunker:
         """The passages in the document's order, at least one for a document with text."""
         options = self.options
         sections = merged(sections_of(document.blocks), options.minimum, options.tokens, self._counter.count)
-        pieces = [(section, offset, text) for section in sections for offset, text in self._pieces(section.text)]
+        pieces = [
+            Piece(number, offset, text, section.heading, section.page(offset))
+            for number, section in enumerate(sections)
+            for offset, text in self._pieces(section.text)
+        ]
         return tuple(
-            passage_of(document, ordinal, text, self._counter.count(text), section.heading, section.page(offset))
-            for ordinal, (section, offset, text) in enumerate(pieces)
+            passage_of(document, ordinal, piece, self._counter.count(piece.text))
+            for ordinal, piece in enumerate(pieces)
         )
 
     def _pieces(self, text: str) -> Iterator[tuple[int, str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, groupby
 
@@ -14,16 +14,21 @@ GAP = "\n\n"
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Text under one heading path. `starts[i]` is where the text of `pages[i]` begins."""
+    """Text under one heading path. At `starts[i]` begins the text that is on `pages[i]` and under `headings[i]`."""
 
     text: str
     heading: tuple[str, ...]
     starts: tuple[int, ...]
     pages: tuple[int | None, ...]
+    headings: tuple[tuple[str, ...], ...]
 
     def page(self, offset: int) -> int | None:
         """The page of the block that holds the character at `offset`."""
         return self.pages[bisect_right(self.starts, offset) - 1]
+
+    def heading_at(self, offset: int) -> tuple[str, ...]:
+        """The full heading path of that block, also where several share a section."""
+        return self.headings[bisect_right(self.starts, offset) - 1]
 
 
 def sections_of(blocks: Iterable[Block]) -> list[Section]:
@@ -32,25 +37,22 @@ def sections_of(blocks: Iterable[Block]) -> list[Section]:
 
 
 def merged(sections: Iterable[Section], minimum: int, capacity: int, count: Callable[[str], int]) -> list[Section]:
-    """Joins a tiny section to its neighbour under the same top heading, or a preamble to its first section, if it fits.
-
-    What the joined heading path no longer says is put above each part, so that nothing loses its heading.
-    """
+    """Joins a tiny section to its neighbour under the same top heading, or a preamble to its first section, if it fits."""
     result: list[Section] = []
     parts: list[Section] = []
     sizes: list[int] = []
     for section in sections:
         size = count(section.text)
         if parts and _may_join(parts, sizes, section, size, minimum, capacity):
-            joined = _joined([*parts, section])
-            if count(joined.text) <= capacity:
+            together = joined([*parts, section])
+            if count(together.text) <= capacity:
                 parts.append(section)
                 sizes.append(size)
                 continue
         if parts:
-            result.append(_joined(parts))
+            result.append(joined(parts))
         parts, sizes = [section], [size]
-    return [*result, _joined(parts)] if parts else result
+    return [*result, joined(parts)] if parts else result
 
 
 def _may_join(parts: list[Section], sizes: list[int], section: Section, size: int, minimum: int, capacity: int) -> bool:
@@ -66,10 +68,15 @@ def _section(heading: tuple[str, ...], blocks: list[Block]) -> Section:
         heading,
         (0, *ends)[:-1],
         tuple(block.page for block in blocks),
+        (heading,) * len(blocks),
     )
 
 
-def _joined(parts: list[Section]) -> Section:
+def joined(parts: Sequence[Section]) -> Section:
+    """Several sections as one, or the only one as it is.
+
+    What the joined heading path no longer says is put above each part, so that nothing loses its heading.
+    """
     if len(parts) == 1:
         return parts[0]
     heading = _common([part.heading for part in parts])
@@ -83,7 +90,8 @@ def _joined(parts: list[Section]) -> Section:
         texts.append(text)
         offset += len(text) + len(GAP)
     pages = tuple(page for part in parts for page in part.pages)
-    return Section(GAP.join(texts), heading, tuple(starts), pages)
+    headings = tuple(path for part in parts for path in part.headings)
+    return Section(GAP.join(texts), heading, tuple(starts), pages, headings)
 
 
 def _common(paths: list[tuple[str, ...]]) -> tuple[str, ...]:

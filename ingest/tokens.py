@@ -35,6 +35,10 @@ class TokenCounter:
         """Tokens of a text, special ones not counted."""
         return len(self.tokenizer.encode(text, add_special_tokens=False))
 
+    def starts(self, text: str) -> list[int]:
+        """For each token of a text where it begins, in characters."""
+        return [start for start, _ in self.tokenizer.encode(text, add_special_tokens=False).offsets]
+
     def ends(self, text: str) -> list[int]:
         """For each token of a text where it ends, in characters."""
         return [end for _, end in self.tokenizer.encode(text, add_special_tokens=False).offsets]

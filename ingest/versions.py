@@ -12,16 +12,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import and_, bindparam, delete, insert, select, update
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, delete, insert, or_, select, update
 
 from ingest.backlog import Backlog, Claim
 from ingest.catalog import Catalog
-from ingest.database import Record, packed, unpacked, unpacked_labels
+from ingest.database import Query, Record, packed, unpacked, unpacked_labels
 from ingest.leases import LostLease
 from ingest.progress import FINAL
-from ingest.schema import documents, items, passages, vectors, versions
+from ingest.recutting import chosen
+from ingest.schema import documents, history, items, passages, vectors, versions
+from pipeline.chunking import Chunking
 from pipeline.jobs import ItemState
-from pipeline.passages import Block, Document, Passage, Vectors
+from pipeline.passages import Block, Document, Metadata, Passage, Vectors
 
 _SLICE = 200  # versions that one query reads
 _PURGED = 500  # versions that one write deletes
@@ -60,6 +62,7 @@ class Versions:
         with self._catalog.database.writing() as connection:
             held = backlog.held(connection, [each.claim for each in read])
             good = [claim for claim in held if claim.item_id in made]
+            self._forget(connection, [claim.item_id for claim in good if claim.was_read])
             if good:
                 connection.execute(insert(versions), [made[claim.item_id] for claim in good])
             if rows := [row for claim in good for row in cut[claim.item_id]]:
@@ -77,6 +80,15 @@ class Versions:
                 if each.claim in held and each.document is None:
                     backlog.finish(connection, [each.claim], ItemState.FAILED, reason=each.reason)
 
+    def chunking(self, collection_id: str) -> Chunking | None:
+        """What the collection has chosen of how its documents are cut."""
+        with self._catalog.database.reading() as connection:
+            return chosen(connection, collection_id)
+
+    def document(self, version_id: int) -> Document:
+        """What was read of an upload that is to be cut again. Raises LostLease when it is gone."""
+        return self._read(select(versions).where(versions.c.id == version_id), "the document")
+
     def published_document(self, collection_id: str, document_id: str) -> Document:
         """A published document as it was parsed, for another chunker. Raises LostLease when it is gone."""
         query = (
@@ -84,18 +96,22 @@ class Versions:
             .join_from(documents, versions, versions.c.id == documents.c.version_id)
             .where(and_(documents.c.collection_id == collection_id, documents.c.id == document_id))
         )
+        return self._read(query, f"the document {document_id}")
+
+    def _read(self, query: Query, what: str) -> Document:
         with self._catalog.database.reading() as connection:
             row = connection.execute(query).one_or_none()
         if row is None:
-            raise LostLease(f"The document {document_id} was removed before it was cut anew.")
+            raise LostLease(f"Before it was cut anew, {what} was removed.")
+        blocks, metadata = _unpacked_reading(row.blocks)
         return Document(
             id=row.document_id,
             name=row.name,
             title=row.title,
-            blocks=_unpacked_blocks(row.blocks),
+            blocks=blocks,
             media_type=row.media_type,
             language=row.language,
-            metadata=unpacked(row.metadata),
+            metadata=unpacked(row.metadata) if metadata is None else metadata,
             access=unpacked_labels(row.access),
         )
 
@@ -164,21 +180,37 @@ class Versions:
         return Vectors((rows, dimensions), "float32", memoryview(data))
 
     def purge(self, collection_id: str | None = None) -> int:
-        """Deletes versions that no document shows and no item needs any more, and returns how many."""
-        shown = select(documents.c.version_id).where(documents.c.version_id == versions.c.id).exists()
-        needed = select(items.c.id).where(and_(items.c.id == versions.c.id, items.c.state.not_in(FINAL))).exists()
-        query = select(versions.c.id).where(and_(~shown, ~needed)).limit(_PURGED)
+        """Deletes versions that no document shows, no kept generation may show again and no item needs any more.
+
+        Returns how many. It looks at every version of the collection, or of all.
+        """
+        query = select(versions.c.id).where(~_needed()).limit(_PURGED)
         if collection_id is not None:
             query = query.where(versions.c.collection_id == collection_id)
         purged = 0
         while True:
             with self._catalog.database.writing() as connection:
                 ids = connection.scalars(query).all()
-                connection.execute(delete(passages).where(passages.c.version_id.in_(ids)))
-                connection.execute(delete(versions).where(versions.c.id.in_(ids)))
+                self._forget(connection, ids)
             purged += len(ids)
             if len(ids) < _PURGED:
                 return purged
+
+    def purge_these(self, version_ids: Sequence[int]) -> int:
+        """The same, of these versions only; it looks at no others."""
+        purged = 0
+        for some in _slices(version_ids):
+            with self._catalog.database.writing() as connection:
+                query = select(versions.c.id).where(and_(versions.c.id.in_(some), ~_needed()))
+                ids = connection.scalars(query).all()
+                self._forget(connection, ids)
+            purged += len(ids)
+        return purged
+
+    def _forget(self, connection: Connection, version_ids: Sequence[int]) -> None:
+        if version_ids:
+            connection.execute(delete(passages).where(passages.c.version_id.in_(version_ids)))
+            connection.execute(delete(versions).where(versions.c.id.in_(version_ids)))
 
     def chunkers(self, version_ids: Sequence[int]) -> tuple[str, ...]:
         """The fingerprints of the chunkers that made these versions, sorted."""
@@ -190,19 +222,38 @@ class Versions:
         return tuple(sorted(found))
 
 
+def _needed() -> ColumnElement[bool]:
+    """Of `versions`, those that somebody may still ask for."""
+    shown = select(documents.c.id).where(
+        and_(
+            documents.c.collection_id == versions.c.collection_id,
+            documents.c.id == versions.c.document_id,
+            documents.c.version_id == versions.c.id,
+        )
+    )
+    was_shown = select(history.c.version_id).where(history.c.version_id == versions.c.id)
+    under_way = select(items.c.id).where(and_(items.c.id == versions.c.id, items.c.state.not_in(FINAL)))
+    return or_(shown.exists(), was_shown.exists(), under_way.exists())
+
+
 def _slices(version_ids: Sequence[int]) -> Iterator[Sequence[int]]:
     for start in range(0, len(version_ids), _SLICE):
         yield version_ids[start : start + _SLICE]
 
 
-def _packed_blocks(blocks: Sequence[Block]) -> bytes:
-    rows = [[block.text, block.heading, block.page] for block in blocks]
-    return zlib.compress(json.dumps(rows, ensure_ascii=False).encode("utf-8"), 1)
+def _packed_reading(document: Document) -> bytes:
+    """Blocks, and metadata with what the document itself says; the version's own is what was sent, to be compared."""
+    blocks = [[block.text, block.heading, block.page] for block in document.blocks]
+    read = {"blocks": blocks, "metadata": packed(document.metadata)}
+    return zlib.compress(json.dumps(read, ensure_ascii=False).encode("utf-8"), 1)
 
 
-def _unpacked_blocks(data: bytes) -> tuple[Block, ...]:
-    rows: list[tuple[str, list[str], int | None]] = json.loads(zlib.decompress(data))
-    return tuple(Block(text, tuple(heading), page) for text, heading, page in rows)
+def _unpacked_reading(data: bytes) -> tuple[tuple[Block, ...], Metadata | None]:
+    """The first release kept the blocks alone."""
+    read: Any = json.loads(zlib.decompress(data))
+    rows: list[tuple[str, list[str], int | None]] = read["blocks"] if isinstance(read, dict) else read
+    metadata = unpacked(read["metadata"]) if isinstance(read, dict) else None
+    return tuple(Block(text, tuple(heading), page) for text, heading, page in rows), metadata
 
 
 def _version_row(claim: Claim, document: Document, made: Sequence[Passage], chunker: str) -> dict[str, Any]:
@@ -217,7 +268,7 @@ def _version_row(claim: Claim, document: Document, made: Sequence[Passage], chun
         "metadata": claim.metadata,
         "access": claim.access,
         "content_hash": claim.content_hash,
-        "blocks": _packed_blocks(document.blocks),
+        "blocks": _packed_reading(document),
         "chunker": chunker,
         "passages": len(made),
         "tokens": sum(passage.tokens for passage in made),
@@ -238,6 +289,8 @@ def _passage_row(version_id: int, passage: Passage) -> dict[str, Any]:
         "page": passage.page,
         "language": passage.language,
         "metadata": packed(passage.metadata),
+        "parent": passage.parent,
+        "start": passage.start,
     }
 
 
@@ -256,4 +309,6 @@ def _passage(row: Record, access: tuple[str, ...] = ()) -> Passage:
         page=row.page,
         language=row.language,
         metadata=unpacked(row.metadata),
+        parent=row.parent,
+        start=row.start,
     )

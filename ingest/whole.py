@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from ingest.passage import passage_of
+from ingest.passage import Piece, passage_of
 from ingest.sections import GAP
 from ingest.tokens import TokenCounter
 from pipeline.passages import Document, Passage
@@ -34,18 +34,23 @@ class WholeChunker:
     @classmethod
     def open(cls, tokenizer_path: Path, options: WholeOptions | None = None) -> WholeChunker:
         """Reads the tokenizer's file."""
-        return cls(TokenCounter.open(tokenizer_path), options or WholeOptions())
+        return cls.counting(TokenCounter.open(tokenizer_path), options)
+
+    @classmethod
+    def counting(cls, counter: TokenCounter, options: WholeOptions | None = None) -> WholeChunker:
+        """Counts with this tokenizer."""
+        return cls(counter, options or WholeOptions())
 
     @property
     def fingerprint(self) -> str:
         """Changes with the options and the tokenizer's file."""
-        return f"whole-1:{self.options.tokens}:{self._counter.fingerprint}"
+        return f"whole-2:{self.options.tokens}:{self._counter.fingerprint}"
 
     def chunk(self, document: Document) -> tuple[Passage, ...]:
         """One passage, without heading path."""
         text = self._cut(document.title, GAP.join(block.text for block in document.blocks))
         page = document.blocks[0].page if document.blocks else None
-        return (passage_of(document, 0, text, self._counter.count(text), (), page),)
+        return (passage_of(document, 0, Piece(0, 0, text, (), page), self._counter.count(text)),)
 
     def _cut(self, title: str, text: str) -> str:
         text = text.strip()

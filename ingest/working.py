@@ -15,7 +15,7 @@ from ingest.versions import Read, Versions
 from pipeline.errors import FleetfootError, Unavailable
 from pipeline.jobs import ItemState
 from pipeline.passages import Document, Upload
-from pipeline.ports import Chunker, Parser, PassageEncoder
+from pipeline.ports import Chunker, Chunkers, Parser, PassageEncoder
 
 _RENEWALS = 3  # heartbeats in the time of a lease
 _REST = 2.0  # seconds before an item that went wrong is tried again
@@ -45,7 +45,7 @@ class ParseStep:
         self,
         catalog: Catalog,
         parser: Parser,
-        chunker: Chunker,
+        chunkers: Chunkers,
         told: Told,
         options: BatchOptions,
         timer: Callable[[], float] = time.monotonic,
@@ -55,7 +55,7 @@ class ParseStep:
         self._beat = catalog.options.lease_seconds / _RENEWALS
         self._timer = timer
         self._parser = parser
-        self._chunker = chunker
+        self._chunkers = chunkers
         self._told = told
         self._options = options
 
@@ -66,7 +66,11 @@ class ParseStep:
         rests and is tried again alone, the others go back untouched.
         """
         claims = self._backlog.claim(collection_id, ItemState.ACCEPTED, self._options.parsed)
-        left = list(self._backlog.settle_unchanged(claims, self._chunker.fingerprint)) if claims else []
+        if not claims:
+            return 0
+        # Asked after claiming: who changes the choice takes what is claimed out of our hands.
+        chunker = self._chunkers.chunker(self._versions.chunking(collection_id))
+        left = list(self._backlog.settle_unchanged(claims, chunker.fingerprint))
         if len(left) < len(claims):
             self._told([claim.job_id for claim in claims])
         with _Returning(self._backlog, left, together=1), kept(lambda: self._backlog.renew(left), self._beat) as held:
@@ -74,27 +78,27 @@ class ParseStep:
             written = self._timer()
             try:
                 while len(read) < len(left) and held():
-                    read.append(self._read(left[len(read)]))
+                    read.append(self._read(left[len(read)], chunker))
                     if self._timer() - written >= self._options.shown_seconds:
-                        self._write(left, read)
+                        self._write(left, read, chunker)
                         written = self._timer()
             finally:  # whatever ended it, ended the next one: these are good
-                self._write(left, read)
+                self._write(left, read, chunker)
         return len(claims)
 
-    def _write(self, left: list[Claim], read: list[Read]) -> None:
+    def _write(self, left: list[Claim], read: list[Read], chunker: Chunker) -> None:
         """Keeps what was read so far in one write, which costs the same for one document as for ten."""
         if not read:
             return
-        self._versions.keep(self._backlog, read, self._chunker.fingerprint)
+        self._versions.keep(self._backlog, read, chunker.fingerprint)
         self._told([each.claim.job_id for each in read])
         del left[: len(read)]
         read.clear()
 
-    def _read(self, claim: Claim) -> Read:
+    def _read(self, claim: Claim, chunker: Chunker) -> Read:
         try:
             document = self._document(claim)
-            return Read(claim, document, self._chunker.chunk(document))
+            return Read(claim, document, chunker.chunk(document))
         except LostLease:
             return Read(claim, reason="The document was removed meanwhile.")
         except Unavailable:  # no fault of the document
@@ -105,6 +109,8 @@ class ParseStep:
     def _document(self, claim: Claim) -> Document:
         if claim.action == "refresh":
             return self._versions.published_document(claim.collection_id, claim.document_id)
+        if claim.was_read:
+            return self._versions.document(claim.item_id)
         upload = Upload(
             claim.name,
             self._backlog.content(claim),

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from pipeline.chunking import Chunking
 from pipeline.clock import Clock
 from pipeline.passages import (
     Candidates,
@@ -150,6 +151,12 @@ class Chunker(Protocol):
     def fingerprint(self) -> str: ...
 
     def chunk(self, document: Document) -> tuple[Passage, ...]: ...
+
+
+class Chunkers(Protocol):
+    """Opens the chunker that a collection has chosen, or the default where it has chosen none."""
+
+    def chunker(self, chosen: Chunking | None) -> Chunker: ...
 
 
 class PassageEncoder(Protocol):

@@ -15,8 +15,10 @@ from collections.abc import Iterable, Sequence
 from hashlib import blake2b, sha256
 from pathlib import Path
 
+from pipeline.chunking import Chunking
 from pipeline.errors import Unparsable
 from pipeline.passages import Block, Document, Passage, Upload, Vectors
+from pipeline.ports import Chunker
 
 DIMENSIONS = 8
 
@@ -68,6 +70,18 @@ class LineChunker:
             )
             for ordinal, block in enumerate(document.blocks)
         )
+
+
+class OneChunker:
+    """The same chunker for every collection, whatever it has chosen; remembers what was asked for."""
+
+    def __init__(self, chunker: Chunker) -> None:
+        self._chunker = chunker
+        self.asked: list[Chunking | None] = []
+
+    def chunker(self, chosen: Chunking | None) -> Chunker:
+        self.asked.append(chosen)
+        return self._chunker
 
 
 class HashEncoder:

@@ -10,8 +10,8 @@ from ingest.publishing import PublishStep
 from ingest.schema import collections
 from ingest.working import BatchOptions, EncodeStep, ParseStep
 from pipeline.passages import Upload
-from pipeline.ports import GenerationWriter
-from tests.fakes_ingest import HashEncoder, LineChunker, PlainParser, PlainWriter, texts_in
+from pipeline.ports import Chunker, Chunkers, GenerationWriter
+from tests.fakes_ingest import HashEncoder, LineChunker, OneChunker, PlainParser, PlainWriter, texts_in
 
 TENANT = "acme"
 
@@ -23,7 +23,8 @@ class Workshop:
         self,
         catalog: Catalog,
         *,
-        chunker: LineChunker | None = None,
+        chunker: Chunker | None = None,
+        chunkers: Chunkers | None = None,
         encoder: HashEncoder | None = None,
         writer: GenerationWriter | None = None,
         options: BatchOptions | None = None,
@@ -34,7 +35,9 @@ class Workshop:
         self.told: list[str] = []
         batches = options or BatchOptions()
         self.backlog = Backlog(catalog)
-        self.parse_step = ParseStep(catalog, self.parser, chunker or LineChunker(), self.told.extend, batches)
+        self.parse_step = ParseStep(
+            catalog, self.parser, chunkers or OneChunker(chunker or LineChunker()), self.told.extend, batches
+        )
         self.encode_step = EncodeStep(catalog, self.encoder, self.told.extend, batches)
         self.publish_step = PublishStep(
             catalog, self.encoder, self.encode_step, writer or PlainWriter(), self.told.extend

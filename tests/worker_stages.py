@@ -10,14 +10,14 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from assembly import Encoding, IngestOptions, Reading
-from tests.fakes_ingest import HashEncoder, LineChunker, PlainParser, PlainWriter
+from tests.fakes_ingest import HashEncoder, LineChunker, OneChunker, PlainParser, PlainWriter
 
 
 @contextmanager
 def open_reading(options: IngestOptions) -> Generator[Reading, None, None]:
     _load_native_code()
     gate = options.storage.data / "gate"
-    yield Reading(PlainParser(gate), LineChunker())
+    yield Reading(PlainParser(gate), OneChunker(LineChunker()))
 
 
 @contextmanager

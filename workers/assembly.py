@@ -41,7 +41,7 @@ class Reader:
             stages = opened.enter_context(_openers(settings).open_reading(ingest_options(settings)))
             catalog = opened.enter_context(Catalog.open(catalog_options(settings)))
             announcer = opened.enter_context(Announcer.open(settings.redis_url))
-            yield cls(ParseStep(catalog, stages.parser, stages.chunker, announcer.moved, BatchOptions()))
+            yield cls(ParseStep(catalog, stages.parser, stages.chunkers, announcer.moved, BatchOptions()))
 
 
 class Encoder:
@@ -71,12 +71,11 @@ def catalog_options(settings: WorkerSettings) -> CatalogOptions:
 
 
 def ingest_options(settings: WorkerSettings) -> IngestOptions:
-    """How documents are read, cut and encoded."""
+    """How documents are read, cut and encoded. Raises Misconfigured for a chunker that is unknown or cannot work."""
     return IngestOptions(
         storage=_storage(settings),
         embedder=settings.embedder,
-        chunker=settings.chunker,
-        chunk_tokens=settings.chunk_tokens,
+        chunking=settings.chunking(),
         device=settings.device,
         threads=settings.encoder_threads,
         exact_up_to=settings.exact_up_to,

@@ -11,7 +11,8 @@ from pydantic_core import PydanticUndefined
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from assembly import usable_cores
-from pipeline.errors import Misconfigured
+from pipeline.chunking import Chunking, Cut, chunking_of
+from pipeline.errors import InvalidInput, Misconfigured
 
 PREFIX = "FLEETFOOT_"
 
@@ -31,8 +32,11 @@ class WorkerSettings(BaseSettings):
     catalog_url: str | None = Field(default=None, description="SQLAlchemy URL; without it SQLite in the data folder.")
 
     embedder: str = Field(default="default", description="Name of an added model, or its folder.")
-    chunker: str = Field(default="sentences", description="'sentences', or 'whole' for one passage a document.")
+    chunker: str = Field(
+        default="sentences", description="tokens, sentences, headings or whole; for collections that chose none."
+    )
     chunk_tokens: int = Field(default=200, ge=16, description="The longest passage, in tokens.")
+    chunk_overlap: int = Field(default=0, ge=0, description="Tokens of it that repeat the one before, at most half.")
     device: str = Field(default="cpu", description="Where the embedder runs: cpu or cuda.")
     encoder_threads: int = Field(
         default_factory=usable_cores, ge=1, description="Texts encoded at once; else as many as cores."
@@ -58,6 +62,17 @@ class WorkerSettings(BaseSettings):
             name = PREFIX + str(first["loc"][0]).upper()
             raise Misconfigured(f"{name}={first['input']} cannot be used: {first['msg']}.") from None
         return settings
+
+    def chunking(self) -> Chunking:
+        """How collections that chose nothing are cut. Raises Misconfigured."""
+        whole = self.chunker == Cut.WHOLE  # the sizes have defaults, and mean nothing to it
+        try:
+            return (
+                chunking_of(self.chunker) if whole else chunking_of(self.chunker, self.chunk_tokens, self.chunk_overlap)
+            )
+        except InvalidInput as error:
+            variable = {"chunker": "CHUNKER", "overlap": "CHUNK_OVERLAP"}.get(error.field or "", "CHUNK_TOKENS")
+            raise Misconfigured(f"{PREFIX}{variable} cannot be used: {error}") from None
 
 
 def table() -> list[tuple[str, str, str]]:

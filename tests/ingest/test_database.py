@@ -15,7 +15,7 @@ from ingest.working import BatchOptions, ParseStep
 from pipeline.errors import Unavailable
 from pipeline.jobs import ItemState
 from pipeline.passages import Document, Upload
-from tests.fakes_ingest import LineChunker, PlainParser
+from tests.fakes_ingest import LineChunker, OneChunker, PlainParser
 from tests.ingesting import TENANT, Workshop, id_of, searchable, uploads
 from tests.postgres import missing, postgres_server
 
@@ -74,7 +74,7 @@ def test_a_statement_that_cannot_work_is_no_outage(catalog: Catalog) -> None:
 
 def test_an_outage_while_a_document_is_read_is_not_the_documents_fault(catalog: Catalog) -> None:
     job = catalog.accept(TENANT, "handbook", uploads(a="one"))
-    step = ParseStep(catalog, ParserOfAnOutage(), LineChunker(), lambda _: None, BatchOptions())
+    step = ParseStep(catalog, ParserOfAnOutage(), OneChunker(LineChunker()), lambda _: None, BatchOptions())
     with pytest.raises(Unavailable):
         step.parse(id_of(catalog, "handbook"))
     assert catalog.job(TENANT, job.id).counts == {ItemState.ACCEPTED: 1}
