@@ -24,6 +24,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
+from typing import Annotated
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -147,13 +148,16 @@ class Known:
     bucket: Bucket = field(default_factory=lambda: Bucket(None))
 
 
+Label = Annotated[str, Field(pattern=r"^[^\W_][\w.:@/+\-]{0,63}$")]  # as a document's labels are
+
+
 class _Key(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     hash: str = Field(pattern=r"^sha256:[0-9a-f]{64}$")
     tenant: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._\-]{0,63}$")
     scopes: list[Scope] = Field(min_length=1)
-    labels: list[str] = []
+    labels: list[Label] = []
     quota: int | None = Field(default=None, ge=1)
     priority: int = 0
 

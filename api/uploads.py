@@ -78,7 +78,7 @@ REQUEST_BODY: dict[str, Any] = {
                             "description": "One or more files; the filename is the document's name.",
                         },
                         "metadata": {"type": "string", "description": "A JSON object that holds for all of them."},
-                        "access": {"type": "string", "description": "A JSON list of labels that holds for all of them."},
+                        "access": {"type": "string", "description": "A JSON list of labels that hold for all of them."},
                     },
                 }
             },

@@ -60,6 +60,9 @@ def list_models(data: Data = Path(".data"), as_json: AsJson = False) -> None:
 def new_key(
     tenant: Annotated[str, typer.Option(help="Whose documents it opens.")] = "default",
     scopes: Annotated[str, typer.Option(help="Of read, ingest and admin, with commas.")] = "read",
+    labels: Annotated[
+        str, typer.Option(help="Access labels that it carries, with commas; without any it sees what carries none.")
+    ] = "",
     as_json: AsJson = False,
 ) -> None:
     """Make a key, shown once, and the table that lets it in."""
@@ -71,6 +74,9 @@ def new_key(
     granted = ", ".join(f'"{scope}"' for scope in named)
     made = make()
     table = f'[[keys]]\nhash = "{made.hash}"\ntenant = {json.dumps(tenant)}\nscopes = [{granted}]'
+    carried = [label.strip() for label in labels.split(",") if label.strip()]
+    if carried:
+        table += f"\nlabels = {json.dumps(carried, ensure_ascii=False)}"
     if as_json:
         print_json({"key": made.key, "hash": made.hash, "table": table})
         return
