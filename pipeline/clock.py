@@ -22,6 +22,7 @@ class Stage(StrEnum):
 
     ADMIT = "admit"
     CACHE = "cache"
+    FILTER = "filter"
     ENCODE = "encode"
     LEXICAL = "lexical"
     DENSE = "dense"
@@ -38,6 +39,7 @@ class Stage(StrEnum):
 AWAITED = (
     Stage.ADMIT,
     Stage.CACHE,
+    Stage.FILTER,
     Stage.ENCODE,
     Stage.LEXICAL,
     Stage.DENSE,

@@ -75,6 +75,7 @@ class Pack:
 SHARES: Mapping[Stage, float] = {
     Stage.ADMIT: 0.1,
     Stage.CACHE: 0.05,
+    Stage.FILTER: 0.5,
     Stage.LEXICAL: 0.6,
     Stage.ENCODE: 0.4,
     Stage.DENSE: 0.2,
@@ -83,7 +84,8 @@ SHARES: Mapping[Stage, float] = {
     Stage.SIZES: 0.25,
 }
 """Admission, a look into the cache, then encoding and dense search beside lexical search, then three side by side: all
-of a deadline if each is cut; the reserve comes off the last."""
+of a deadline if each is cut; the reserve comes off the last. A filter seen before takes no time, and without its mask
+nothing may be searched, so a new one may take half of a deadline."""
 
 
 @dataclass(frozen=True, slots=True)
