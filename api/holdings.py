@@ -151,7 +151,7 @@ async def delete_documents(
 
 
 async def _removed(collection: str, ids: list[str], here: Inside) -> Response:
-    job = await here.catalog(lambda it: it.remove(here.tenant, collection, ids))
+    job = await here.catalog(lambda it: it.remove(here.tenant, collection, ids, labels=here.labels))
     await here.stages.nudge.nudge()
     body = job_out(job).model_dump_json().encode()
     return Response(body, 202, {"Location": f"/v1/jobs/{job.id}"}, "application/json")

@@ -22,7 +22,7 @@ from sqlalchemy.exc import IntegrityError
 from ingest.accepting import check_collection, check_uploads, content_hash, document_id
 from ingest.comparing import known, repeated
 from ingest.database import Database, Record, packed, packed_labels
-from ingest.holdings import collection_of, document_of, documents_of, listed, name_of, under_way
+from ingest.holdings import collection_of, document_of, documents_of, listed, named, under_way
 from ingest.origins import check_roots, note_folders
 from ingest.progress import FINAL, UNFINISHED, job_items, jobs_of
 from ingest.promising import NO_REQUEST, Request, earlier, request_of, retry_of
@@ -129,20 +129,31 @@ class Catalog:
 
         return self.once(tenant, request, write)
 
-    def remove(self, tenant: str, collection: str, document_ids: Sequence[str], *, terms: Terms = NO_TERMS) -> Job:
+    def remove(
+        self,
+        tenant: str,
+        collection: str,
+        document_ids: Sequence[str],
+        *,
+        terms: Terms = NO_TERMS,
+        labels: frozenset[str] | None = frozenset(),
+    ) -> Job:
         """Accepts the removal of documents; they are gone from search when the job is done.
 
-        A document that is accepted but not yet published may be named too. Raises NotFound for an unknown one, and
-        Conflict for a key of another request.
+        A document that is accepted but not yet published may be named too. Raises NotFound for an unknown one and for
+        one that a caller with these labels may not see (None stands for the operator), and Conflict for a key of
+        another request.
         """
         request = request_of(terms, "remove", collection, list(document_ids))
 
         def write(connection: Connection) -> Job:
             collection_id = self._locked(connection, tenant, collection)
+            found = [(each, named(connection, collection_id, each, labels)) for each in dict.fromkeys(document_ids)]
             rows = [
                 {
-                    "document_id": each,
-                    "name": name_of(connection, collection_id, each),
+                    "document_id": id_,
+                    "name": each.name,
+                    "access": each.access,
                     "action": "remove",
                     "media_type": None,
                     "metadata": "{}",
@@ -150,7 +161,7 @@ class Catalog:
                     "size": 0,
                     "state": ItemState.ENCODED,  # there is nothing to parse or to encode
                 }
-                for each in dict.fromkeys(document_ids)
+                for id_, each in found
             ]
             return self.promise(connection, tenant, collection, collection_id, "remove", rows, request=request)
 

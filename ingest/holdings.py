@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, and_, func, literal, select
 
-from ingest.access import open_to
+from ingest.access import may_see, open_to
 from ingest.database import Query, Record, unpacked, unpacked_labels
 from ingest.progress import FINAL
 from ingest.schema import collections, documents, items, versions
@@ -77,10 +77,13 @@ def under_way(collection_id: str) -> Query:
 _BRINGS = ("add", "fetch", "passages")  # actions of items that bring a document
 
 
-def name_of(connection: Connection, collection_id: str, document_id: str) -> str:
-    """The name of a document that is published or on its way. Raises NotFound, naming some that are published."""
-    live = documents_of(collection_id).where(documents.c.id == document_id).with_only_columns(versions.c.name)
-    pending = select(items.c.name).where(
+def named(connection: Connection, collection_id: str, document_id: str, labels: frozenset[str] | None) -> Record:
+    """Name and labels of a document that is published or on its way.
+
+    Raises NotFound, naming some that are published, also for one that a caller with these labels may not see.
+    """
+    live = documents_of(collection_id).where(documents.c.id == document_id)
+    pending = select(items.c.name, items.c.access).where(
         and_(
             items.c.document_id == document_id,
             items.c.document_id.in_(under_way(collection_id)),
@@ -88,8 +91,9 @@ def name_of(connection: Connection, collection_id: str, document_id: str) -> str
             items.c.action.in_(_BRINGS),
         )
     )
-    found: str | None = connection.scalar(live) or connection.scalar(pending.limit(1))
-    if found is None:
-        known = select(documents.c.id).where(documents.c.collection_id == collection_id).limit(10)
+    found: Record | None = connection.execute(live.with_only_columns(versions.c.name, versions.c.access)).first()
+    found = found or connection.execute(pending.order_by(items.c.id.desc()).limit(1)).first()
+    if found is None or not may_see(found.access, labels):
+        known = documents_of(collection_id, labels).with_only_columns(documents.c.id).limit(10)
         raise NotFound("document", document_id, connection.scalars(known))
     return found

@@ -99,7 +99,7 @@ def _failed(connection: Connection, job_id: str) -> tuple[JobItem, ...]:
 
 
 def _shown() -> Query:
-    columns = ("name", "document_id", "state", "reason", "ordinal", "passages", "warnings")
+    columns = ("name", "document_id", "state", "reason", "ordinal", "passages", "warnings", "access")
     return select(*(items.c[name] for name in columns))
 
 
@@ -113,6 +113,7 @@ def _item(row: Record) -> JobItem:
         ordinal=row.ordinal,
         passages=row.passages,
         warnings=tuple(json.loads(row.warnings)),
+        access=tuple(json.loads(row.access)),
     )
 
 

@@ -46,6 +46,7 @@ class JobItem:
     ordinal: int = 0
     passages: int = 0
     warnings: tuple[str, ...] = ()
+    access: tuple[str, ...] = ()
 
 
 class WebhookState(StrEnum):

@@ -196,7 +196,8 @@ class FakeCatalog:
         self.kept.append((tenant, collection, tuple(uploads)))
         return self._begin(tenant, collection, kind, len(uploads))
 
-    def remove(self, tenant: str, collection: str, document_ids: Sequence[str]) -> Job:
+    def remove(self, tenant: str, collection: str, document_ids: Sequence[str], *, labels: frozenset[str]) -> Job:
+        self.labels.append(labels)
         self.removed.append(tuple(document_ids))
         return self._begin(tenant, collection, "remove", len(document_ids))
 
