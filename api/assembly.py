@@ -13,7 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from starlette.exceptions import HTTPException
 
-from api import chat, health, holdings, jobs, refreshing, retrieval, uploads
+from api import chat, failed_csv, health, holdings, jobs, offers, refreshing, retrieval, uploads
 from api.bodies import schemas
 from api.callers import Callers
 from api.conversations import DEFAULT_PROFILE, ChatIn
@@ -23,8 +23,10 @@ from api.events import StreamOptions
 from api.leaving import Leaving
 from api.limits import Limits
 from api.metrics import Metrics
+from api.offers import OffersIn
 from api.retrieval import RetrieveIn
 from api.service import Behind, Stages
+from api.terms import TermsOptions
 from api.uploads import DocumentsIn
 from pipeline.errors import FleetfootError
 from pipeline.health import Figure
@@ -47,6 +49,7 @@ class DoorOptions:
     keys_file: Path | None = None
     version: str = "0"
     load: LoadOptions = field(default_factory=LoadOptions)
+    terms: TermsOptions = field(default_factory=TermsOptions)
 
 
 def create_app(
@@ -71,7 +74,7 @@ def create_app(
     load = Load(options.load, stages.lines, _usual(stages), reranks=stages.reranks, lag=lag)
     metrics.show_all(load.figures(), load.tallies())
     metrics.show(Figure("tasks", "Tasks of the event loop, two of them the one that asks.", _tasks))
-    behind = Behind(stages, options.limits, options.streams, metrics, load, asyncio.Event())
+    behind = Behind(stages, options.limits, options.streams, metrics, load, asyncio.Event(), options.terms)
     app.state.callers = callers
     app.state.behind = behind
     app.add_middleware(Leaving)
@@ -79,7 +82,7 @@ def create_app(
     app.add_exception_handler(FleetfootError, on_fleetfoot_error)
     app.add_exception_handler(RequestValidationError, on_invalid_request)
     app.add_exception_handler(HTTPException, on_http_exception)
-    for room in (retrieval, chat, health, uploads, jobs, holdings, refreshing):  # looked through in this order
+    for room in (retrieval, chat, health, uploads, offers, jobs, failed_csv, holdings, refreshing):  # looked through in this order
         app.include_router(room.router)
     app.openapi = lambda: _documented(app)  # type: ignore[method-assign]  # FastAPI's documented way to extend it
     return app
@@ -104,7 +107,7 @@ def _documented(app: FastAPI) -> dict[str, Any]:
             routes=app.routes,
             license_info=app.license_info,
         )
-        schema["components"]["schemas"].update(schemas(ChatIn, DocumentsIn, RetrieveIn))
+        schema["components"]["schemas"].update(schemas(ChatIn, DocumentsIn, OffersIn, RetrieveIn))
         schema["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
         schema["security"] = [{}, {"key": []}]
         app.openapi_schema = schema

@@ -8,10 +8,11 @@ from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from api.jobs import JobOut, job_out
+from api.job_shapes import JobOut, accepted
 from api.service import Inside, enter
+from api.terms import IdempotencyKey, WebhookUrl
 from api.wire import ErrorOut, MetadataOut
-from pipeline.jobs import Collection, DocumentInfo
+from pipeline.jobs import Collection, DocumentInfo, Terms
 from pipeline.passages import Scope
 
 router = APIRouter(tags=["collections"])
@@ -131,9 +132,16 @@ async def document(collection: CollectionName, document_id: DocumentId, request:
     status_code=202,
     responses={202: {"model": JobOut}, "default": {"model": ErrorOut}},
 )
-async def delete_document(collection: CollectionName, document_id: DocumentId, request: Request) -> Response:
+async def delete_document(
+    collection: CollectionName,
+    document_id: DocumentId,
+    request: Request,
+    key: IdempotencyKey = None,
+    webhook: WebhookUrl = None,
+) -> Response:
     """Removes a document; it is gone from search when the job is done."""
-    return await _removed(collection, [document_id], enter(request, Scope.INGEST))
+    here = enter(request, Scope.INGEST)
+    return await _removed(collection, [document_id], here, here.terms(key, webhook))
 
 
 @router.delete(
@@ -145,16 +153,18 @@ async def delete_documents(
     collection: CollectionName,
     request: Request,
     ids: Annotated[list[str], Query(alias="id", min_length=1, max_length=1000, description="Repeat for each.")],
+    key: IdempotencyKey = None,
+    webhook: WebhookUrl = None,
 ) -> Response:
     """Removes several documents at once."""
-    return await _removed(collection, ids, enter(request, Scope.INGEST))
+    here = enter(request, Scope.INGEST)
+    return await _removed(collection, ids, here, here.terms(key, webhook))
 
 
-async def _removed(collection: str, ids: list[str], here: Inside) -> Response:
-    job = await here.catalog(lambda it: it.remove(here.tenant, collection, ids, labels=here.labels))
+async def _removed(collection: str, ids: list[str], here: Inside, terms: Terms) -> Response:
+    job = await here.catalog(lambda it: it.remove(here.tenant, collection, ids, terms=terms, labels=here.labels))
     await here.stages.nudge.nudge()
-    body = job_out(job).model_dump_json().encode()
-    return Response(body, 202, {"Location": f"/v1/jobs/{job.id}"}, "application/json")
+    return accepted(job, here.labels)
 
 
 def _collection(collection: Collection) -> CollectionOut:

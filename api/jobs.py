@@ -6,62 +6,26 @@ import asyncio
 from contextlib import aclosing, suppress
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel
 from starlette.responses import Response
 from starlette.types import Send
 
 from api.errors import problem
 from api.events import ClientStalled, EventSender, Told
+from api.job_shapes import ItemsOut, JobId, JobOut, JobsOut, accepted, items_out, job_out
 from api.service import Inside, enter
+from api.terms import IdempotencyKey, WebhookUrl
 from api.wire import ErrorOut
 from pipeline.errors import FleetfootError
-from pipeline.jobs import ItemState, Job, JobItem, JobState
+from pipeline.jobs import ItemState, Job, JobState
 from pipeline.passages import Scope
 
 router = APIRouter(tags=["jobs"])
 
 FINAL = frozenset({JobState.DONE, JobState.FAILED, JobState.CANCELLED})
 LOOK_AGAIN = 2.0  # seconds after which a job is read even without a notice: notices are only a nudge
-JobId = Annotated[str, Path(openapi_examples={"a job": {"value": "3f1c9a5e7b2d4c6f8a90"}})]
 EVENTS_EXAMPLE = 'event: progress\ndata: {"id":"3f1c","state":"running","total":40,"counts":{"parsed":12}}\n\n'
-
-
-class ItemOut(BaseModel):
-    """One document of a job; `reason` says why it failed."""
-
-    name: str
-    document_id: str
-    state: ItemState
-    reason: str = ""
-
-
-class JobOut(BaseModel):
-    """A promise and how far it is. Times are seconds since the epoch; `failed` lists at most 100."""
-
-    id: str
-    collection: str
-    kind: str
-    state: JobState
-    total: int
-    counts: dict[ItemState, int]
-    failed: list[ItemOut]
-    accepted: float
-    finished: float | None
-    generation: int | None
-
-
-class JobsOut(BaseModel):
-    """The latest jobs first."""
-
-    data: list[JobOut]
-
-
-class ItemsOut(BaseModel):
-    """A page of a job's documents; `next` is the `after` of the page behind it, null on the last."""
-
-    data: list[ItemOut]
-    next: int | None
 
 
 @router.get(
@@ -76,7 +40,7 @@ async def jobs(
     """The latest jobs, of one collection or of all."""
     here = enter(request, Scope.READ, Scope.INGEST)
     found = await here.catalog(lambda it: it.jobs(here.tenant, collection, limit=limit))
-    return _json(JobsOut(data=[job_out(each) for each in found]))
+    return _json(JobsOut(data=[job_out(each, here.labels) for each in found]))
 
 
 @router.get(
@@ -88,7 +52,7 @@ async def job(job_id: JobId, request: Request) -> Response:
     here = enter(request, Scope.READ, Scope.INGEST)
     found = await here.catalog(lambda it: it.job(here.tenant, job_id))
     await _searchable(found, here)
-    return _json(job_out(found))
+    return _json(job_out(found, here.labels))
 
 
 @router.get(
@@ -100,13 +64,14 @@ async def items(
     request: Request,
     after: Annotated[int, Query(ge=0, examples=[0])] = 0,
     limit: Annotated[int, Query(ge=1, le=1000)] = 500,
+    state: Annotated[ItemState | None, Query(examples=["failed"])] = None,
 ) -> Response:
-    """The documents of a job, in the order in which they were sent."""
+    """The documents of a job, in the order in which they were sent; all, or those in one state."""
     here = enter(request, Scope.READ, Scope.INGEST)
     # One more than is shown tells whether there is a next page.
-    found = await here.catalog(lambda it: it.items(here.tenant, job_id, after=after, limit=limit + 1))
-    following = after + limit if len(found) > limit else None
-    return _json(ItemsOut(data=[_item(each) for each in found[:limit]], next=following))
+    found = await here.catalog(lambda it: it.items(here.tenant, job_id, after=after, limit=limit + 1, state=state))
+    following = found[limit - 1].ordinal if len(found) > limit else None
+    return _json(ItemsOut(data=items_out(found[:limit], here.labels), next=following))
 
 
 @router.post(
@@ -118,7 +83,24 @@ async def cancel(job_id: JobId, request: Request) -> Response:
     here = enter(request, Scope.INGEST)
     found = await here.catalog(lambda it: it.cancel(here.tenant, job_id))
     await here.stages.nudge.nudge()
-    return _json(job_out(found))
+    return _json(job_out(found, here.labels))
+
+
+@router.post(
+    "/v1/jobs/{job_id}/retry",
+    status_code=202,
+    responses={202: {"model": JobOut, "description": "Kept, and will be done."}, "default": {"model": ErrorOut}},
+)
+async def retry(job_id: JobId, request: Request, key: IdempotencyKey = None, webhook: WebhookUrl = None) -> Response:
+    """Makes a job of the documents that failed in this one, without their being sent again. Once: the same comes back.
+
+    What was sent again or removed since is left as it is. What fails again belongs to the new job: retry that one.
+    """
+    here = enter(request, Scope.INGEST)
+    terms = here.terms(key, webhook)
+    made = await here.catalog(lambda it: it.retry(here.tenant, job_id, terms=terms))
+    await here.stages.nudge.nudge()
+    return accepted(made, here.labels)
 
 
 @router.get(
@@ -129,7 +111,7 @@ async def cancel(job_id: JobId, request: Request) -> Response:
     },
 )
 async def events(job_id: JobId, request: Request) -> Response:
-    """A job as it goes: an event `progress` whenever it has moved, `done` when it is final, and then the end.
+    """A job as it goes: an event `progress` whenever it has moved or goes at another rate, `done` at its end.
 
     By the time of `done` this service searches what the job has published.
     """
@@ -186,7 +168,7 @@ class _Follow:
     async def _show(self, job: Job, sender: EventSender) -> None:
         await _searchable(job, self.here)
         name = "done" if job.state in FINAL else "progress"
-        await sender.event(job_out(job).model_dump_json().encode(), name)
+        await sender.event(job_out(job, self.here.labels).model_dump_json().encode(), name)
 
     async def _listen(self) -> None:
         """Without notices the job is still read every few seconds: progress comes later, and nothing is lost."""
@@ -200,26 +182,6 @@ async def _searchable(job: Job, here: Inside) -> None:
     """Before a job is told to be final, what it published takes over: otherwise that would be half a second later."""
     if job.state in FINAL and job.generation is not None:
         await here.stages.look_again(job.tenant, job.collection)
-
-
-def job_out(job: Job) -> JobOut:
-    """A job on the wire."""
-    return JobOut(
-        id=job.id,
-        collection=job.collection,
-        kind=job.kind,
-        state=job.state,
-        total=job.total,
-        counts=dict(job.counts),
-        failed=[_item(each) for each in job.failed],
-        accepted=job.accepted,
-        finished=job.finished,
-        generation=job.generation,
-    )
-
-
-def _item(item: JobItem) -> ItemOut:
-    return ItemOut(name=item.name, document_id=item.document_id, state=item.state, reason=item.reason)
 
 
 def _json(body: BaseModel) -> Response:

@@ -7,8 +7,9 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Request
 from starlette.responses import Response
 
-from api.jobs import JobOut, job_out
+from api.job_shapes import JobOut, accepted
 from api.service import enter
+from api.terms import IdempotencyKey, WebhookUrl
 from api.wire import ErrorOut
 from pipeline.passages import Scope
 
@@ -21,7 +22,10 @@ router = APIRouter(tags=["collections"])
     responses={202: {"model": JobOut}, "default": {"model": ErrorOut}},
 )
 async def refresh(
-    collection: Annotated[str, Path(openapi_examples={"a collection": {"value": "handbook"}})], request: Request
+    collection: Annotated[str, Path(openapi_examples={"a collection": {"value": "handbook"}})],
+    request: Request,
+    key: IdempotencyKey = None,
+    webhook: WebhookUrl = None,
 ) -> Response:
     """Publishes a new generation from the catalog: after a change of chunker or embedder, or when one is damaged.
 
@@ -29,7 +33,7 @@ async def refresh(
     The job is done when the new generation can be searched. Nothing has to be sent again.
     """
     here = enter(request, Scope.INGEST)
-    job = await here.catalog(lambda it: it.refresh(here.tenant, collection))
+    terms = here.terms(key, webhook)
+    job = await here.catalog(lambda it: it.refresh(here.tenant, collection, terms=terms))
     await here.stages.nudge.nudge()
-    body = job_out(job).model_dump_json().encode()
-    return Response(body, 202, {"Location": f"/v1/jobs/{job.id}"}, "application/json")
+    return accepted(job, here.labels)

@@ -12,12 +12,24 @@ from starlette.requests import Request
 from api.events import StreamOptions
 from api.limits import Limits
 from api.metrics import Metrics
+from api.terms import TermsOptions
 from api.visits import Visit, visit_of
 from pipeline.answering import Answering
 from pipeline.clock import Budget, Stage
 from pipeline.errors import NotAllowed
 from pipeline.health import Check
-from pipeline.jobs import Collection, DocumentInfo, Job, JobItem
+from pipeline.jobs import (
+    NO_TERMS,
+    Collection,
+    DocumentInfo,
+    ItemState,
+    Job,
+    JobItem,
+    Known,
+    Offer,
+    Repeated,
+    Terms,
+)
 from pipeline.lane import Lane
 from pipeline.load import Foresees, Load
 from pipeline.passages import Scope, Upload
@@ -30,7 +42,9 @@ T = TypeVar("T")
 class CatalogRecords(Protocol):
     """The queue and record of documents; every method blocks, and is therefore called through a lane."""
 
-    def accept(self, tenant: str, collection: str, uploads: Sequence[Upload], *, kind: str = "add") -> Job: ...
+    def accept(
+        self, tenant: str, collection: str, uploads: Sequence[Upload], *, kind: str = "add", terms: Terms = NO_TERMS
+    ) -> Job: ...
 
     def job(self, tenant: str, job_id: str) -> Job: ...
 
@@ -38,7 +52,22 @@ class CatalogRecords(Protocol):
 
     def cancel(self, tenant: str, job_id: str) -> Job: ...
 
-    def items(self, tenant: str, job_id: str, after: int = 0, limit: int = 500) -> Sequence[JobItem]: ...
+    def retry(self, tenant: str, job_id: str, *, terms: Terms = NO_TERMS) -> Job: ...
+
+    def items(
+        self, tenant: str, job_id: str, after: int = 0, limit: int = 500, state: ItemState | None = None
+    ) -> Sequence[JobItem]: ...
+
+    def unneeded(self, tenant: str, collection: str, offers: Sequence[Offer]) -> Sequence[Known]: ...
+
+    def repeated(
+        self,
+        tenant: str,
+        collection: str,
+        content_hashes: Sequence[str],
+        passage_hashes: Sequence[str],
+        labels: frozenset[str] = frozenset(),
+    ) -> Repeated: ...
 
     def collections(self, tenant: str) -> Sequence[Collection]: ...
 
@@ -52,9 +81,17 @@ class CatalogRecords(Protocol):
 
     def document(self, tenant: str, collection: str, document_id: str, *, labels: frozenset[str]) -> DocumentInfo: ...
 
-    def remove(self, tenant: str, collection: str, document_ids: Sequence[str], *, labels: frozenset[str]) -> Job: ...
+    def remove(
+        self,
+        tenant: str,
+        collection: str,
+        document_ids: Sequence[str],
+        *,
+        terms: Terms = NO_TERMS,
+        labels: frozenset[str],
+    ) -> Job: ...
 
-    def refresh(self, tenant: str, collection: str) -> Job: ...
+    def refresh(self, tenant: str, collection: str, *, terms: Terms = NO_TERMS) -> Job: ...
 
 
 class Notices(Protocol):
@@ -116,6 +153,7 @@ class Behind:
     metrics: Metrics
     load: Load
     closing: asyncio.Event
+    terms: TermsOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +174,10 @@ class Inside:
     def labels(self) -> frozenset[str]:
         """What the caller's key opens beside documents without labels; nothing in a request can change it."""
         return self.visit.caller.labels
+
+    def terms(self, key: str | None, webhook: str | None) -> Terms:
+        """What the request asks of its job beside documents. Raises InvalidInput for a webhook that cannot be."""
+        return self.behind.terms.terms(key, webhook)
 
     async def catalog(self, work: Callable[[CatalogRecords], T], *, seconds: float | None = None) -> T:
         """Runs one catalog call in its lane, as the lap `admit`. Raises Overloaded, OutOfTime and what it raises.

@@ -20,7 +20,9 @@ from api.connection import Patience
 from api.events import StreamOptions
 from api.limits import MIB, Limits
 from api.serving import ServingOptions, refuse_strangers
+from api.terms import TermsOptions
 from api.wire import AskedOfStages, overridden, within
+from ingest.signing import secrets_of
 from pipeline.clock import AWAITED, Stage
 from pipeline.errors import InvalidInput, Misconfigured
 from pipeline.load import LoadOptions
@@ -104,6 +106,10 @@ class Settings(BaseSettings):
     ping_seconds: float = Field(default=15, gt=0, description="Silence after which a stream gets a comment.")
     stall_seconds: float = Field(default=30, gt=0, description="How long a reader may take nothing.")
 
+    webhook_url: str | None = Field(default=None, description="Told of every job's end that names no other address.")
+    webhook_secret: SecretStr | None = Field(default=None, description="Signs webhooks; without it none are sent.")
+    allow_private_addresses: bool = Field(default=False, description="Webhooks and URLs may name this network's hosts.")
+
     max_body_bytes: int = Field(default=4 * MIB, ge=1, description="Of a JSON request.")
     max_upload_bytes: int = Field(default=256 * MIB, ge=1, description="Of one upload, all files together.")
     max_file_bytes: int = Field(default=64 * MIB, ge=1, description="Of one file or text.")
@@ -136,7 +142,18 @@ class Settings(BaseSettings):
     def door(self, version: str) -> DoorOptions:
         """Options of the app."""
         streams = StreamOptions(self.ping_seconds, self.stall_seconds, self.inter_token_seconds)
-        return DoorOptions(self.limits(), streams, self.keys_file, version, LoadOptions(self.inside))
+        load = LoadOptions(self.inside)
+        return DoorOptions(self.limits(), streams, self.keys_file, version, load, self.terms())
+
+    def terms(self) -> TermsOptions:
+        """What a request may ask of its job. Raises Misconfigured for a webhook that could never be sent."""
+        signed = self.webhook_secret is not None and bool(secrets_of(self.webhook_secret.get_secret_value()))
+        options = TermsOptions(self.webhook_url, signed, self.allow_private_addresses)
+        try:
+            options.terms(None, self.webhook_url)
+        except InvalidInput as error:
+            raise Misconfigured(f"{PREFIX}WEBHOOK_URL={self.webhook_url} cannot be used: {error}") from None
+        return options
 
     def limits(self) -> Limits:
         """How much one request may ask for or bring."""

@@ -13,10 +13,11 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from api.errors import unusable
-from api.jobs import JobOut, job_out
+from api.job_shapes import JobOut, accepted
 from api.limits import Limits
 from api.multipart import frozen, uploads_of_parts
 from api.service import enter
+from api.terms import IdempotencyKey, WebhookUrl
 from api.wire import ErrorOut
 from pipeline.errors import InvalidInput, TooLarge
 from pipeline.passages import Scalar, Scope, Upload
@@ -112,6 +113,8 @@ REQUEST_BODY["requestBody"]["content"]["application/json"]["schema"].pop("$defs"
 async def upload(
     collection: Annotated[str, Path(openapi_examples={"a collection": {"value": "handbook"}})],
     request: Request,
+    key: IdempotencyKey = None,
+    webhook: WebhookUrl = None,
 ) -> Response:
     """Accepts documents. 202 means: kept, and will be done; follow the job for the rest.
 
@@ -119,16 +122,16 @@ async def upload(
     its first document.
     """
     here = enter(request, Scope.INGEST)
-    uploads = await _uploads(request, here.limits)
+    terms = here.terms(key, webhook)  # before the body: what cannot be is told before it is sent
+    uploads = await uploads_of(request, here.limits)
     job = await here.catalog(
-        lambda it: it.accept(here.tenant, collection, uploads()), seconds=here.limits.upload_deadline
+        lambda it: it.accept(here.tenant, collection, uploads(), terms=terms), seconds=here.limits.upload_deadline
     )
     await here.stages.nudge.nudge()
-    body = job_out(job).model_dump_json().encode()
-    return Response(body, 202, {"Location": f"/v1/jobs/{job.id}"}, "application/json")
+    return accepted(job, here.labels)
 
 
-async def _uploads(request: Request, limits: Limits) -> Callable[[], list[Upload]]:
+async def uploads_of(request: Request, limits: Limits) -> Callable[[], list[Upload]]:
     """Reads the body, and returns what makes uploads of it: a large JSON body is not parsed on the event loop."""
     declared = request.headers.get("content-type", "")
     kind = declared.partition(";")[0].strip().lower()

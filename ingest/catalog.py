@@ -248,7 +248,7 @@ class Catalog:
 
     # What there is
 
-    def known(self, tenant: str, collection: str, offers: Sequence[Offer]) -> tuple[Known, ...]:
+    def unneeded(self, tenant: str, collection: str, offers: Sequence[Offer]) -> tuple[Known, ...]:
         """Those of the offered documents that need not be sent: of a collection that is not there yet, none."""
         with self.database.reading() as connection:
             collection_id = self._found(connection, tenant, collection)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, and_, func, literal, select
 
 from ingest.accepting import document_id
+from ingest.access import open_to
 from ingest.database import Record, packed, packed_labels
 from ingest.progress import FINAL
 from ingest.schema import documents, items, passages, versions
@@ -53,32 +53,23 @@ def repeated(
         .join_from(passages, versions, versions.c.id == passages.c.version_id)
         .join(documents, documents.c.version_id == versions.c.id)
     )
-    here = documents.c.collection_id == collection_id
+    here = and_(documents.c.collection_id == collection_id, open_to(versions.c.access, labels))
+    bytes_of, text_of = versions.c.content_hash, passages.c.content_hash
     return Repeated(
-        documents=_places(
-            connection,
-            (whole.where(and_(here, versions.c.content_hash.in_(s))) for s in _slices(content_hashes)),
-            labels,
-        ),
-        passages=_places(
-            connection,
-            (pieces.where(and_(here, passages.c.content_hash.in_(s))) for s in _slices(passage_hashes)),
-            labels,
-        ),
+        documents=_places(connection, (whole.where(here, bytes_of.in_(some)) for some in _slices(content_hashes))),
+        passages=_places(connection, (pieces.where(here, text_of.in_(some)) for some in _slices(passage_hashes))),
     )
 
 
 _WHOLE = literal(0)
 
 
-def _places(connection: Connection, queries: Iterable[Any], labels: frozenset[str]) -> Mapping[str, Place]:
+def _places(connection: Connection, queries: Iterable[Any]) -> Mapping[str, Place]:
     """The first place of each hash, by document and ordinal, so that the answer does not change from call to call."""
     found: dict[str, Place] = {}
     for query in queries:
         for row in sorted(connection.execute(query), key=lambda row: (row.name, row.ordinal)):
-            wanted = json.loads(row.access)
-            if not wanted or not labels.isdisjoint(wanted):
-                found.setdefault(row.content_hash, Place(row.document_id, row.name, row.ordinal))
+            found.setdefault(row.content_hash, Place(row.document_id, row.name, row.ordinal))
     return found
 
 

@@ -17,6 +17,7 @@ FINAL = (ItemState.PUBLISHED, ItemState.UNCHANGED, ItemState.FAILED, ItemState.C
 UNFINISHED = tuple(state for state in ItemState if state not in FINAL)
 OVER = frozenset({JobState.DONE, JobState.FAILED, JobState.CANCELLED})
 _FAILED_SHOWN = 100
+_SENT = ("add", "passages")  # actions of items that came with bytes
 
 
 def jobs_of(connection: Connection, rows: Sequence[Record], now: float) -> tuple[Job, ...]:
@@ -141,7 +142,7 @@ def _retryable(connection: Connection, job_id: str) -> int:
 
 def kept() -> ColumnElement[bool]:
     """Of items beside their uploads: whether one can be begun again."""
-    return or_(items.c.action != "add", uploads.c.item_id.is_not(None))
+    return or_(items.c.action.not_in(_SENT), uploads.c.item_id.is_not(None))
 
 
 def _webhook(row: Record, *, over: bool) -> Webhook | None:

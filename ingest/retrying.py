@@ -53,7 +53,7 @@ def retry_of_failed(connection: Connection, job: Record, collection_id: str) -> 
             state, reason = ItemState.UNCHANGED, _REPLACED
         elif not row.kept:
             state, reason = ItemState.FAILED, _GONE
-        elif row.action == "add":
+        elif row.upload is not None:
             taken_over[place] = row.id
         rows.append({**{name: row._mapping[name] for name in _SAME}, "state": state, "reason": reason})  # noqa: SLF001  SQLAlchemy's documented name
     if all(row["state"] is not ItemState.ACCEPTED for row in rows):
@@ -73,7 +73,7 @@ def take_over(connection: Connection, job_id: str, retry: Retry) -> None:
 
 def _failed(job_id: str) -> Any:
     return (
-        select(items, kept().label("kept"))
+        select(items, kept().label("kept"), uploads.c.item_id.label("upload"))
         .select_from(items.outerjoin(uploads, uploads.c.item_id == items.c.id))
         .where(and_(items.c.job_id == job_id, items.c.state == ItemState.FAILED))
         .order_by(items.c.ordinal)

@@ -7,6 +7,7 @@ import itertools
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from types import TracebackType
 
 import aiohttp
@@ -18,7 +19,20 @@ from pipeline.answering import Answering
 from pipeline.clock import Clock, Stage
 from pipeline.errors import NotFound
 from pipeline.health import Check
-from pipeline.jobs import Collection, DocumentInfo, ItemState, Job, JobItem, JobState
+from pipeline.jobs import (
+    NO_TERMS,
+    Collection,
+    DocumentInfo,
+    ItemState,
+    Job,
+    JobItem,
+    JobState,
+    Known,
+    Offer,
+    Place,
+    Repeated,
+    Terms,
+)
 from pipeline.lane import Lane, LaneOptions
 from pipeline.load import Foresees
 from pipeline.passages import (
@@ -190,19 +204,63 @@ class FakeCatalog:
         self.known: dict[str, Job] = {}
         self.names = ["handbook", "laws"]
         self.labels: list[frozenset[str]] = []
+        self.terms: list[Terms] = []
         self.error: Exception | None = None
 
-    def accept(self, tenant: str, collection: str, uploads: Sequence[Upload], *, kind: str = "add") -> Job:
+    def accept(
+        self, tenant: str, collection: str, uploads: Sequence[Upload], *, kind: str = "add", terms: Terms = NO_TERMS
+    ) -> Job:
+        self.terms.append(terms)
         self.kept.append((tenant, collection, tuple(uploads)))
         return self._begin(tenant, collection, kind, len(uploads))
 
-    def remove(self, tenant: str, collection: str, document_ids: Sequence[str], *, labels: frozenset[str]) -> Job:
+    def remove(
+        self,
+        tenant: str,
+        collection: str,
+        document_ids: Sequence[str],
+        *,
+        terms: Terms = NO_TERMS,
+        labels: frozenset[str],
+    ) -> Job:
+        self.terms.append(terms)
         self.labels.append(labels)
         self.removed.append(tuple(document_ids))
         return self._begin(tenant, collection, "remove", len(document_ids))
 
-    def refresh(self, tenant: str, collection: str) -> Job:
+    def refresh(self, tenant: str, collection: str, *, terms: Terms = NO_TERMS) -> Job:
+        self.terms.append(terms)
         return self._begin(tenant, collection, "refresh", self.collection(tenant, collection).documents)
+
+    def retry(self, tenant: str, job_id: str, *, terms: Terms = NO_TERMS) -> Job:
+        self.terms.append(terms)
+        job = self.job(tenant, job_id)
+        return self._begin(tenant, job.collection, job.kind, len(job.failed))
+
+    def unneeded(self, tenant: str, collection: str, offers: Sequence[Offer]) -> Sequence[Known]:
+        """What was kept just so; the job is the one that it came in, unless that is over."""
+        found: dict[str, Known] = {}
+        for job, (_, into, uploads) in zip(self.known.values(), self.kept, strict=False):
+            for each in uploads:
+                offer = Offer(each.name, sha256(each.content).hexdigest(), each.metadata, each.access)
+                failed = any(item.name == each.name for item in job.failed)
+                if into == collection and offer in offers and not failed:
+                    over = job.state in {JobState.DONE, JobState.FAILED, JobState.CANCELLED}
+                    found[each.name] = Known(each.name, None if over else job.id)
+        return list(found.values())
+
+    def repeated(
+        self,
+        tenant: str,
+        collection: str,
+        content_hashes: Sequence[str],
+        passage_hashes: Sequence[str],
+        labels: frozenset[str] = frozenset(),
+    ) -> Repeated:
+        self.labels.append(labels)
+        kept = [(f"d{place}", each) for place, (_, _, uploads) in enumerate(self.kept) for each in uploads]
+        there = {sha256(each.content).hexdigest(): Place(id_, each.name) for id_, each in kept}
+        return Repeated({hash_: there[hash_] for hash_ in content_hashes if hash_ in there}, {})
 
     def job(self, tenant: str, job_id: str) -> Job:
         if job_id not in self.known or self.known[job_id].tenant != tenant:
@@ -212,9 +270,14 @@ class FakeCatalog:
     def jobs(self, tenant: str, collection: str | None = None, limit: int = 50) -> Sequence[Job]:
         return [each for each in self.known.values() if collection in {None, each.collection}][:limit]
 
-    def items(self, tenant: str, job_id: str, after: int = 0, limit: int = 500) -> Sequence[JobItem]:
-        total = self.job(tenant, job_id).total
-        return [JobItem(f"{n}.md", f"d{n}", ItemState.ACCEPTED) for n in range(total)][after : after + limit]
+    def items(
+        self, tenant: str, job_id: str, after: int = 0, limit: int = 500, state: ItemState | None = None
+    ) -> Sequence[JobItem]:
+        """Those that failed, and else documents that wait."""
+        job = self.job(tenant, job_id)
+        waiting = [JobItem(f"{n}.md", f"d{n}", ItemState.ACCEPTED, ordinal=n + 1) for n in range(job.total)]
+        found = job.failed if state is ItemState.FAILED else waiting if state is None else ()
+        return [each for each in found if each.ordinal > after][:limit]
 
     def cancel(self, tenant: str, job_id: str) -> Job:
         self.known[job_id] = replace(self.job(tenant, job_id), state=JobState.CANCELLED)

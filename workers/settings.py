@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, ValidationError
+from pydantic import Field, SecretStr, ValidationError
 from pydantic_core import PydanticUndefined
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
@@ -48,6 +48,12 @@ class WorkerSettings(BaseSettings):
     sweep_seconds: float = Field(default=2.0, gt=0, description="Time after which the catalog is looked at unasked.")
     lease_seconds: float = Field(default=30.0, gt=0, description="Silence after which a task is taken for dead.")
     grace_seconds: float = Field(default=15.0, ge=0, description="For running tasks, after the end was asked for.")
+    keep_failed_seconds: float = Field(
+        default=604_800, ge=0, description="How long the bytes of failed documents are kept, to be tried again."
+    )
+    keep_failed_bytes: int = Field(default=2**30, ge=0, description="Of all of these together, the latest.")
+    webhook_secret: SecretStr | None = Field(default=None, description="Signs webhooks; without it none are sent.")
+    allow_private_addresses: bool = Field(default=False, description="Webhooks and URLs may name this network's hosts.")
     log_level: str = Field(default="INFO", pattern="^(DEBUG|INFO|WARNING|ERROR)$", description="Of the log.")
 
     stages: str = Field(default="assembly", description="Module that opens the stages; for tests.")

@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from api.assembly import DoorOptions
 from fleetfoot.command import app
-from pipeline.jobs import ItemState, Job, JobItem, JobState
+from pipeline.jobs import NO_TERMS, ItemState, Job, JobItem, JobState, Terms
 from pipeline.passages import Upload
 from tests.fakes_api import FakeCatalog, Running, Service
 
@@ -25,12 +25,14 @@ class QuickCatalog(FakeCatalog):
         super().__init__()
         self.held = held
 
-    def accept(self, tenant: str, collection: str, uploads: Sequence[Upload], *, kind: str = "add") -> Job:
-        job = super().accept(tenant, collection, uploads, kind=kind)
+    def accept(
+        self, tenant: str, collection: str, uploads: Sequence[Upload], *, kind: str = "add", terms: Terms = NO_TERMS
+    ) -> Job:
+        job = super().accept(tenant, collection, uploads, kind=kind, terms=terms)
         if not self.held:
             bad = tuple(
-                JobItem(each.name, each.name, ItemState.FAILED, f"'{each.name}' has no text [sic].")
-                for each in uploads
+                JobItem(each.name, each.name, ItemState.FAILED, f"'{each.name}' has no text [sic].", ordinal)
+                for ordinal, each in enumerate(uploads, start=1)
                 if each.name.startswith("bad")
             )
             counts = {ItemState.PUBLISHED: job.total - len(bad), ItemState.FAILED: len(bad)}
