@@ -21,13 +21,17 @@ from sqlalchemy.exc import IntegrityError
 
 from ingest.accepting import check_collection, check_uploads, content_hash, document_id
 from ingest.comparing import known, repeated
-from ingest.database import Database, Record, packed, packed_labels
+from ingest.database import Database, Record, packed, packed_labels, unpacked_labels
 from ingest.holdings import collection_of, document_of, documents_of, listed, named, under_way
 from ingest.origins import check_roots, note_folders
 from ingest.progress import FINAL, UNFINISHED, job_items, jobs_of
+from ingest.passage_rows import passage_of_row
 from ingest.promising import NO_REQUEST, Request, earlier, request_of, retry_of
 from ingest.retrying import retry_of_failed, take_over
-from ingest.schema import collections, documents, generations, items, jobs, uploads
+from ingest.recutting import REFRESH, choose, chosen, cut_again
+from ingest.schema import collections, documents, generations, history, items, jobs, passages, uploads
+from ingest.standings import passages_of, standing
+from pipeline.chunking import Chosen, Chunking
 from pipeline.errors import NotFound
 from pipeline.jobs import (
     NO_TERMS,
@@ -41,7 +45,7 @@ from pipeline.jobs import (
     Repeated,
     Terms,
 )
-from pipeline.passages import Upload
+from pipeline.passages import Passage, Upload
 from pipeline.ports import GenerationRef
 
 ASKED = ("name", "media_type", "metadata", "access", "options", "content_hash")  # what makes an upload this one
@@ -178,29 +182,26 @@ class Catalog:
 
         def write(connection: Connection) -> Job:
             collection_id = self._locked(connection, tenant, collection)
-            # Documents with an upload under way will be cut by the new chunker anyway.
-            query = documents_of(collection_id).where(documents.c.id.not_in(under_way(collection_id)))
-            rows = [
-                {
-                    "document_id": row.id,
-                    "name": row.name,
-                    "action": "refresh",
-                    "media_type": row.media_type,
-                    "metadata": row.metadata,
-                    "access": row.access,
-                    "content_hash": row.content_hash,
-                    "size": 0,
-                    "state": ItemState.ACCEPTED,
-                }
-                for row in connection.execute(query.order_by(documents.c.id))
-            ]
-            connection.execute(update(collections).where(collections.c.id == collection_id).values(stale=1))
-            return self.promise(connection, tenant, collection, collection_id, "refresh", rows, request=request)
+            return self._anew(connection, tenant, collection, collection_id, request)
 
         return self.once(tenant, request, write)
 
     def retry(self, tenant: str, job_id: str, *, terms: Terms = NO_TERMS) -> Job:
         """Accepts the failed documents of a job once more; asked again, the same new job comes back.
+
+    def choose_chunking(self, tenant: str, collection: str, chunking: Chunking | None) -> Job | None:
+        """Keeps how a collection is to be cut, None for the workers' default, and accepts that it is cut anew so.
+
+        The collection is created on first use. Documents under way are cut so, too; until the job is done readers see
+        the old cut of what was published. Returns None where it was the choice already. Raises InvalidInput.
+        """
+        check_collection(collection)
+        with self.database.writing() as connection:
+            collection_id = self.found_or_made(connection, tenant, collection)
+            if not choose(connection, collection_id, chunking):
+                return None
+            cut_again(connection, collection_id, self.now())
+            return self._anew(connection, tenant, collection, collection_id, NO_REQUEST)
 
         Raises NotFound, Conflict when nothing failed or the job is not over, NoLongerKept when the bytes are gone.
         """
@@ -354,6 +355,38 @@ class Catalog:
 
     def earlier(self, tenant: str, collection: str, before: int) -> tuple[GenerationRef, ...]:
         """Generations with a lower number that are not pruned yet, the newest first."""
+    def passages(
+        self,
+        tenant: str,
+        collection: str,
+        document_id: str,
+        *,
+        after: int = -1,
+        limit: int = 100,
+        labels: frozenset[str] | None = frozenset(),
+    ) -> tuple[Passage, ...]:
+        """The passages of a published document in its order, from behind the ordinal `after` on. Raises NotFound."""
+        self.document(tenant, collection, document_id, labels=labels)
+        with self.database.reading() as connection:
+            query = passages_of(self._id(connection, tenant, collection), document_id, labels)
+            rows = connection.execute(query.where(passages.c.ordinal > after).limit(limit))
+            return tuple(passage_of_row(row, unpacked_labels(row.access)) for row in rows)
+
+    def standing(self, tenant: str, collection: str, document: str, *, labels: frozenset[str] | None) -> Standing:
+        """How a document stands that is named by its id or its name. Raises NotFound for an unknown collection."""
+        with self.database.reading() as connection:
+            collection_id = self._id(connection, tenant, collection)
+            return standing(connection, collection_id, (tenant, collection), document, labels)
+
+    def chunking(self, tenant: str, collection: str) -> Chosen:
+        """How a collection is cut. Raises NotFound."""
+        served = and_(generations.c.collection_id == collections.c.id, generations.c.number == collections.c.generation)
+        with self.database.reading() as connection:
+            collection_id = self._id(connection, tenant, collection)
+            query = select(generations.c.chunker).join_from(collections, generations, served)
+            made_by: str | None = connection.scalar(query.where(collections.c.id == collection_id))
+            return Chosen(chosen(connection, collection_id), made_by or "")
+
         query = (
             select(generations.c.number, generations.c.folder, generations.c.digest)
             .join_from(generations, collections, generations.c.collection_id == collections.c.id)
@@ -433,6 +466,26 @@ class Catalog:
 
     def _row(self, connection: Connection, tenant: str, job_id: str) -> Record:
         query = select(jobs).where(and_(jobs.c.id == job_id, jobs.c.tenant == tenant))
+    def _anew(self, connection: Connection, tenant: str, collection: str, collection_id: str, request: Request) -> Job:
+        # Documents with an upload under way will be cut by the new chunker anyway.
+        query = documents_of(collection_id).where(documents.c.id.not_in(under_way(collection_id)))
+        rows = [
+            {
+                "document_id": row.id,
+                "name": row.name,
+                "action": REFRESH,
+                "media_type": row.media_type,
+                "metadata": row.metadata,
+                "access": row.access,
+                "content_hash": row.content_hash,
+                "size": 0,
+                "state": ItemState.ACCEPTED,
+            }
+            for row in connection.execute(query.order_by(documents.c.id))
+        ]
+        connection.execute(update(collections).where(collections.c.id == collection_id).values(stale=1))
+        return self.promise(connection, tenant, collection, collection_id, "refresh", rows, request=request)
+
         row = connection.execute(query).one_or_none()
         if row is None:
             latest = select(jobs.c.id).where(jobs.c.tenant == tenant).order_by(jobs.c.accepted.desc()).limit(10)

@@ -74,7 +74,7 @@ def under_way(collection_id: str) -> Query:
     return select(items.c.document_id).where(and_(items.c.collection_id == collection_id, items.c.state.not_in(FINAL)))
 
 
-_BRINGS = ("add", "fetch", "passages")  # actions of items that bring a document
+BRINGS = ("add", "fetch", "passages")  # actions of items that bring a document
 
 
 def named(connection: Connection, collection_id: str, document_id: str, labels: frozenset[str] | None) -> Record:
@@ -88,7 +88,7 @@ def named(connection: Connection, collection_id: str, document_id: str, labels: 
             items.c.document_id == document_id,
             items.c.document_id.in_(under_way(collection_id)),
             items.c.collection_id == collection_id,
-            items.c.action.in_(_BRINGS),
+            items.c.action.in_(BRINGS),
         )
     )
     found: Record | None = connection.execute(live.with_only_columns(versions.c.name, versions.c.access)).first()

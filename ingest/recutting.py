@@ -13,10 +13,10 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, delete, or_, select, update
+from sqlalchemy import ColumnElement, Connection, and_, or_, select, update
 
 from ingest.progress import FINAL
-from ingest.schema import collections, items, uploads
+from ingest.schema import collections, items
 from pipeline.chunking import Chunking, Cut
 from pipeline.jobs import ItemState
 
@@ -56,7 +56,6 @@ def cut_again(connection: Connection, collection_id: str, now: float) -> None:
     connection.execute(update(items).where(ended).values(state=ItemState.CANCELLED, reason=_SUPERSEDED, **free))
     again = and_(unfinished, items.c.action.not_in([REFRESH, KEPT, _REMOVE]))
     connection.execute(update(items).where(again).values(state=ItemState.ACCEPTED, attempts=0, planned=None, **free))
-    connection.execute(delete(uploads).where(uploads.c.item_id.in_(select(items.c.id).where(ended))))
 
 
 def held_back() -> ColumnElement[bool]:

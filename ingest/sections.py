@@ -37,7 +37,7 @@ def sections_of(blocks: Iterable[Block]) -> list[Section]:
 
 
 def merged(sections: Iterable[Section], minimum: int, capacity: int, count: Callable[[str], int]) -> list[Section]:
-    """Joins a tiny section to its neighbour under the same top heading, or a preamble to its first section, if it fits."""
+    """Joins a tiny section to its neighbour under the same top heading, or a preamble to what follows, if it fits."""
     result: list[Section] = []
     parts: list[Section] = []
     sizes: list[int] = []

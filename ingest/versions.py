@@ -16,8 +16,9 @@ from sqlalchemy import ColumnElement, Connection, and_, bindparam, delete, inser
 
 from ingest.backlog import Backlog, Claim
 from ingest.catalog import Catalog
-from ingest.database import Query, Record, packed, unpacked, unpacked_labels
+from ingest.database import Query, packed, unpacked, unpacked_labels
 from ingest.leases import LostLease
+from ingest.passage_rows import passage_of_row, passage_row
 from ingest.progress import FINAL
 from ingest.recutting import chosen
 from ingest.schema import documents, history, items, passages, vectors, versions
@@ -56,8 +57,7 @@ class Versions:
             if each.document
         }
         cut = {
-            each.claim.item_id: [_passage_row(each.claim.item_id, passage) for passage in each.passages]
-            for each in read
+            each.claim.item_id: [passage_row(each.claim.item_id, passage) for passage in each.passages] for each in read
         }
         with self._catalog.database.writing() as connection:
             held = backlog.held(connection, [each.claim for each in read])
@@ -128,7 +128,7 @@ class Versions:
             )
             with self._catalog.database.reading() as connection:
                 for row in connection.execute(query):
-                    found.setdefault(row.content_hash, _passage(row).embedded_text())
+                    found.setdefault(row.content_hash, passage_of_row(row).embedded_text())
         return found
 
     def keep_vectors(self, hashes: Sequence[str], encoded: Vectors, embedder: str) -> None:
@@ -154,7 +154,7 @@ class Versions:
                 rows = connection.execute(query).all()
             order = {version_id: place for place, version_id in enumerate(some)}
             for row in sorted(rows, key=lambda row: order[row.version_id]):
-                yield _passage(row, unpacked_labels(row.access))
+                yield passage_of_row(row, unpacked_labels(row.access))
 
     def matrix(self, version_ids: Sequence[int], rows: int, embedder: str, dimensions: int) -> Vectors:
         """`[rows, dimensions] float32` in the order of `passages`. Raises LostLease when they have changed."""
@@ -273,42 +273,3 @@ def _version_row(claim: Claim, document: Document, made: Sequence[Passage], chun
         "passages": len(made),
         "tokens": sum(passage.tokens for passage in made),
     }
-
-
-def _passage_row(version_id: int, passage: Passage) -> dict[str, Any]:
-    return {
-        "version_id": version_id,
-        "ordinal": passage.ordinal,
-        "id": passage.id,
-        "text": passage.text,
-        "tokens": passage.tokens,
-        "content_hash": passage.content_hash,
-        "source": passage.source,
-        "title": passage.title,
-        "heading": json.dumps(passage.heading, ensure_ascii=False),
-        "page": passage.page,
-        "language": passage.language,
-        "metadata": packed(passage.metadata),
-        "parent": passage.parent,
-        "start": passage.start,
-    }
-
-
-def _passage(row: Record, access: tuple[str, ...] = ()) -> Passage:
-    return Passage(
-        id=row.id,
-        document_id=row.id.rpartition(":")[0],
-        ordinal=row.ordinal,
-        text=row.text,
-        tokens=row.tokens,
-        content_hash=row.content_hash,
-        source=row.source,
-        title=row.title,
-        heading=tuple(json.loads(row.heading)),
-        access=access,
-        page=row.page,
-        language=row.language,
-        metadata=unpacked(row.metadata),
-        parent=row.parent,
-        start=row.start,
-    )

@@ -35,6 +35,17 @@ class Chunking:
     minimum: int = TINY
 
 
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What a collection has chosen, None for the workers' default, and what its current generation was cut by.
+
+    `made_by` is the chunker's fingerprint, several joined by +; empty before the first generation.
+    """
+
+    chunking: Chunking | None
+    made_by: str = ""
+
+
 def chunking_of(
     chunker: str, tokens: int | None = None, overlap: int | None = None, minimum: int | None = None
 ) -> Chunking:
