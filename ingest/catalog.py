@@ -24,11 +24,11 @@ from ingest.comparing import known, repeated
 from ingest.database import Database, Record, packed, packed_labels, unpacked_labels
 from ingest.holdings import collection_of, document_of, documents_of, listed, named, under_way
 from ingest.origins import check_roots, note_folders
-from ingest.progress import FINAL, UNFINISHED, job_items, jobs_of
 from ingest.passage_rows import passage_of_row
+from ingest.progress import FINAL, UNFINISHED, job_items, jobs_of
 from ingest.promising import NO_REQUEST, Request, earlier, request_of, retry_of
-from ingest.retrying import retry_of_failed, take_over
 from ingest.recutting import REFRESH, choose, chosen, cut_again
+from ingest.retrying import retry_of_failed, take_over
 from ingest.schema import collections, documents, generations, history, items, jobs, passages, uploads
 from ingest.standings import passages_of, standing
 from pipeline.chunking import Chosen, Chunking
@@ -186,9 +186,6 @@ class Catalog:
 
         return self.once(tenant, request, write)
 
-    def retry(self, tenant: str, job_id: str, *, terms: Terms = NO_TERMS) -> Job:
-        """Accepts the failed documents of a job once more; asked again, the same new job comes back.
-
     def choose_chunking(self, tenant: str, collection: str, chunking: Chunking | None) -> Job | None:
         """Keeps how a collection is to be cut, None for the workers' default, and accepts that it is cut anew so.
 
@@ -202,6 +199,9 @@ class Catalog:
                 return None
             cut_again(connection, collection_id, self.now())
             return self._anew(connection, tenant, collection, collection_id, NO_REQUEST)
+
+    def retry(self, tenant: str, job_id: str, *, terms: Terms = NO_TERMS) -> Job:
+        """Accepts the failed documents of a job once more; asked again, the same new job comes back.
 
         Raises NotFound, Conflict when nothing failed or the job is not over, NoLongerKept when the bytes are gone.
         """
@@ -339,22 +339,6 @@ class Catalog:
                 )
             return document_of(row)
 
-    def current(self, tenant: str, collection: str) -> GenerationRef | None:
-        """The generation that serves, or None before the first. Raises NotFound for an unknown collection."""
-        served = and_(generations.c.collection_id == collections.c.id, generations.c.number == collections.c.generation)
-        query = (
-            select(generations.c.number, generations.c.folder, generations.c.digest)
-            .select_from(collections.outerjoin(generations, served))
-            .where(and_(collections.c.tenant == tenant, collections.c.name == collection))
-        )
-        with self.database.reading() as connection:
-            row = connection.execute(query).one_or_none()
-            if row is None:
-                raise self._unknown(connection, tenant, collection)
-        return None if row.number is None else self._ref(collection, row)
-
-    def earlier(self, tenant: str, collection: str, before: int) -> tuple[GenerationRef, ...]:
-        """Generations with a lower number that are not pruned yet, the newest first."""
     def passages(
         self,
         tenant: str,
@@ -387,6 +371,22 @@ class Catalog:
             made_by: str | None = connection.scalar(query.where(collections.c.id == collection_id))
             return Chosen(chosen(connection, collection_id), made_by or "")
 
+    def current(self, tenant: str, collection: str) -> GenerationRef | None:
+        """The generation that serves, or None before the first. Raises NotFound for an unknown collection."""
+        served = and_(generations.c.collection_id == collections.c.id, generations.c.number == collections.c.generation)
+        query = (
+            select(generations.c.number, generations.c.folder, generations.c.digest)
+            .select_from(collections.outerjoin(generations, served))
+            .where(and_(collections.c.tenant == tenant, collections.c.name == collection))
+        )
+        with self.database.reading() as connection:
+            row = connection.execute(query).one_or_none()
+            if row is None:
+                raise self._unknown(connection, tenant, collection)
+        return None if row.number is None else self._ref(collection, row)
+
+    def earlier(self, tenant: str, collection: str, before: int) -> tuple[GenerationRef, ...]:
+        """Generations with a lower number that are not pruned yet, the newest first."""
         query = (
             select(generations.c.number, generations.c.folder, generations.c.digest)
             .join_from(generations, collections, generations.c.collection_id == collections.c.id)
@@ -450,22 +450,6 @@ class Catalog:
 
     # What these need
 
-    def _ref(self, collection: str, row: Record) -> GenerationRef:
-        folder = (self.options.generations / row.folder).absolute()
-        return GenerationRef(collection, row.number, folder, row.digest)
-
-    def _drop(self, connection: Connection, which: Any, reason: str) -> None:
-        """Cancels the unfinished items among `which`, and forgets their bytes."""
-        unfinished = and_(which, items.c.state.not_in(FINAL))
-        connection.execute(delete(uploads).where(uploads.c.item_id.in_(select(items.c.id).where(unfinished))))
-        change = update(items).where(unfinished)
-        connection.execute(change.values(state=ItemState.CANCELLED, reason=reason, owner=None, updated=self.now()))
-
-    def _job(self, connection: Connection, tenant: str, job_id: str) -> Job:
-        return jobs_of(connection, [self._row(connection, tenant, job_id)], self.now())[0]
-
-    def _row(self, connection: Connection, tenant: str, job_id: str) -> Record:
-        query = select(jobs).where(and_(jobs.c.id == job_id, jobs.c.tenant == tenant))
     def _anew(self, connection: Connection, tenant: str, collection: str, collection_id: str, request: Request) -> Job:
         # Documents with an upload under way will be cut by the new chunker anyway.
         query = documents_of(collection_id).where(documents.c.id.not_in(under_way(collection_id)))
@@ -486,6 +470,22 @@ class Catalog:
         connection.execute(update(collections).where(collections.c.id == collection_id).values(stale=1))
         return self.promise(connection, tenant, collection, collection_id, "refresh", rows, request=request)
 
+    def _ref(self, collection: str, row: Record) -> GenerationRef:
+        folder = (self.options.generations / row.folder).absolute()
+        return GenerationRef(collection, row.number, folder, row.digest)
+
+    def _drop(self, connection: Connection, which: Any, reason: str) -> None:
+        """Cancels the unfinished items among `which`, and forgets their bytes."""
+        unfinished = and_(which, items.c.state.not_in(FINAL))
+        connection.execute(delete(uploads).where(uploads.c.item_id.in_(select(items.c.id).where(unfinished))))
+        change = update(items).where(unfinished)
+        connection.execute(change.values(state=ItemState.CANCELLED, reason=reason, owner=None, updated=self.now()))
+
+    def _job(self, connection: Connection, tenant: str, job_id: str) -> Job:
+        return jobs_of(connection, [self._row(connection, tenant, job_id)], self.now())[0]
+
+    def _row(self, connection: Connection, tenant: str, job_id: str) -> Record:
+        query = select(jobs).where(and_(jobs.c.id == job_id, jobs.c.tenant == tenant))
         row = connection.execute(query).one_or_none()
         if row is None:
             latest = select(jobs.c.id).where(jobs.c.tenant == tenant).order_by(jobs.c.accepted.desc()).limit(10)
