@@ -78,7 +78,7 @@ class Attributes:
         return cls.read(arrow.memory_map(str(file)), rows)
 
     @classmethod
-    def read(cls, content: Any, rows: int) -> Attributes:
+    def read(cls, content: Any, rows: int, *, mask_bytes: int = MASK_BYTES) -> Attributes:
         """From the file's content, as a buffer of Arrow's or a mapped file."""
         reader = arrow.ipc.open_file(content)
         directory: dict[str, Any] = json.loads(reader.schema.metadata[DIRECTORY])
@@ -96,7 +96,7 @@ class Attributes:
             for name, kinds in directory["fields"].items()
         }
         starts = owners[offsets[0] : offsets[1]]
-        return cls(rows, starts, columns, column(Kind.TEXT, directory["access"]))
+        return cls(rows, starts, columns, column(Kind.TEXT, directory["access"]), mask_bytes=mask_bytes)
 
     @property
     def restricted(self) -> bool:

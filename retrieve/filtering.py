@@ -56,6 +56,12 @@ def mask_of(
     ]
 
 
+def mask_in(segment: Filterable, asked: Filter | None, labels: frozenset[str]) -> Mask | None:
+    """The mask of one segment, for a filter that was checked against all of them: alone it may lack a field."""
+    (key,) = _keys([segment], asked, labels)
+    return segment.attributes.allowed(key, asked, labels) if key else None
+
+
 def is_known(segments: Sequence[Filterable], asked: Filter | None, labels: frozenset[str]) -> bool:
     """Whether `mask_of` need not compute, because it did before or because nothing is to be left out."""
     keys = _keys(segments, asked, labels)
