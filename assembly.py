@@ -42,6 +42,7 @@ from pipeline.ports import (
     SecondLevel,
 )
 from pipeline.ports import Generator as AnswerGenerator
+from pipeline.previews import Previewer
 from pipeline.profile import Profile
 
 if TYPE_CHECKING:
@@ -325,6 +326,16 @@ def open_reading(options: IngestOptions) -> Generator[Reading]:
     chunkers = ChosenChunkers.open(tokenizer, options.chunking)
     with IsolatedParser() as parser:
         yield Reading(parser, chunkers)
+
+
+@contextmanager
+def open_previewing(options: IngestOptions) -> Generator[Previewer]:
+    """The same parser and chunkers for dry runs, each in a child process that is started when somebody asks."""
+    from ingest.previewing import IsolatedPreviewer, PreviewOptions
+
+    tokenizer = options.storage.added_model(options.embedder) / "tokenizer.json"
+    with IsolatedPreviewer.open(PreviewOptions(tokenizer, options.chunking)) as previewer:
+        yield previewer
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from starlette.exceptions import HTTPException
 
-from api import chat, failed_csv, health, holdings, jobs, offers, refreshing, retrieval, uploads
+from api import chat, failed_csv, health, holdings, jobs, offers, refreshing, retrieval, trying, uploads
 from api.bodies import schemas
 from api.callers import Callers
 from api.conversations import DEFAULT_PROFILE, ChatIn
@@ -25,7 +25,7 @@ from api.limits import Limits
 from api.metrics import Metrics
 from api.offers import OffersIn
 from api.retrieval import RetrieveIn
-from api.service import Behind, Stages
+from api.service import Behind, Previews, Stages
 from api.terms import TermsOptions
 from api.uploads import DocumentsIn
 from pipeline.errors import FleetfootError
@@ -59,10 +59,12 @@ def create_app(
     *,
     callers: Callers | None = None,
     lag: Callable[[], float] = float,
+    previews: Previews | None = None,
 ) -> FastAPI:
     """The HTTP app over opened stages. Raises Misconfigured for a keys file that cannot be used.
 
     `callers` are those of the keys file where somebody has read it already; `lag` is the event loop's, in seconds.
+    Without `previews` no documents are read for a dry run.
     FastAPI's /docs page loads its parts from elsewhere, so it is left out; /openapi.json has all that it shows.
     """
     callers = callers or Callers.open(options.keys_file)
@@ -74,7 +76,7 @@ def create_app(
     load = Load(options.load, stages.lines, _usual(stages), reranks=stages.reranks, lag=lag)
     metrics.show_all(load.figures(), load.tallies())
     metrics.show(Figure("tasks", "Tasks of the event loop, two of them the one that asks.", _tasks))
-    behind = Behind(stages, options.limits, options.streams, metrics, load, asyncio.Event(), options.terms)
+    behind = Behind(stages, options.limits, options.streams, metrics, load, asyncio.Event(), options.terms, previews)
     app.state.callers = callers
     app.state.behind = behind
     app.add_middleware(Leaving)
@@ -82,7 +84,7 @@ def create_app(
     app.add_exception_handler(FleetfootError, on_fleetfoot_error)
     app.add_exception_handler(RequestValidationError, on_invalid_request)
     app.add_exception_handler(HTTPException, on_http_exception)
-    for room in (retrieval, chat, health, uploads, offers, jobs, failed_csv, holdings, refreshing):  # looked through in this order
+    for room in (retrieval, chat, health, uploads, trying, offers, jobs, failed_csv, holdings, refreshing):  # looked through in this order
         app.include_router(room.router)
     app.openapi = lambda: _documented(app)  # type: ignore[method-assign]  # FastAPI's documented way to extend it
     return app

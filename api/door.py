@@ -107,6 +107,8 @@ class Door:
         requests.info(json.dumps(log_line(visit, route), ensure_ascii=False))
 
     def _body_limit(self, scope: Scope) -> int:
+        if scope["path"] == "/v1/parse":
+            return self.limits.preview
         return self.limits.upload if scope["path"].endswith("/documents") else self.limits.body
 
 

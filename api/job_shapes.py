@@ -95,7 +95,7 @@ class ItemsOut(BaseModel):
     next: int | None
 
 
-def job_out(job: Job, labels: frozenset[str]) -> JobOut:
+def job_out(job: Job, labels: frozenset[str] = frozenset()) -> JobOut:
     """A job on the wire. Of documents that a caller with these labels may not see it counts, and names none."""
     read, encoded = _count(job, READ), _count(job, ENCODED)
     published = _count(job, (ItemState.PUBLISHED,))
@@ -140,7 +140,7 @@ def seen(items: Iterable[JobItem], labels: frozenset[str]) -> list[JobItem]:
     return [item for item in items if not item.access or not labels.isdisjoint(item.access)]
 
 
-def accepted(job: Job, labels: frozenset[str]) -> Response:
+def accepted(job: Job, labels: frozenset[str] = frozenset()) -> Response:
     """202: kept, and will be done."""
     body = job_out(job, labels).model_dump_json().encode()
     return Response(body, 202, {"Location": f"/v1/jobs/{job.id}"}, "application/json")

@@ -13,6 +13,8 @@ class Limits:
 
     `deadline` is the longest that may be asked for. `first_token_deadline` holds for a chat that names none, and
     `finding_share` is the part of a chat's deadline that finding may use, so that something is left for the model.
+    A dry run takes so many `previews` of so many bytes together (`preview`), and each at most `preview_seconds` to be
+    read, and as many to be cut.
     """
 
     body: int = 4 * MIB
@@ -32,3 +34,7 @@ class Limits:
     finding_share: float = 0.5
     catalog_deadline: float = 15.0
     upload_deadline: float = 300.0
+    preview: int = 32 * MIB
+    previews: int = 100
+    preview_deadline: float = 30.0
+    preview_seconds: float = 10.0

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import uvloop
@@ -13,6 +14,7 @@ from api.assembly import DoorOptions, create_app
 from api.callers import Callers
 from api.lag import Lag
 from api.metrics import Metrics
+from api.service import Previews
 from api.serving import log_to_stderr, serve
 from api.settings import Settings
 from api.starting import settle, told, warm_up
@@ -21,10 +23,12 @@ from assembly import (
     RequestOptions,
     StorageOptions,
     UpstreamOptions,
+    open_previewing,
     open_request_stages,
     own_version,
 )
 from pipeline.errors import Misconfigured
+from pipeline.lane import Lane, LaneOptions
 
 if TYPE_CHECKING:
     from retrieve.query_encoder import TextEncoder
@@ -88,16 +92,26 @@ async def serving(
     log_to_stderr(logging.getLevelNamesMapping()[settings.log_level])
     callers = Callers.open(door.keys_file)  # before the models: what is wrong in it is told at once
     async with open_request_stages(options, around_encoder=around_encoder) as stages:
-        metrics = Metrics()
-        for figure in stages.figures:
-            metrics.show(figure)
-        lag = Lag(metrics.lagged)
-        app = create_app(stages, door, metrics, callers=callers, lag=lambda: lag.now)
-        warmed = await warm_up(app, stages.samples(), settings.warm_up_seconds) if settings.warm_up_seconds > 0 else 0
-        for tally in stages.tallies:
-            metrics.show_tally(tally.from_now())  # the warm-up is nobody's
-        settle()
-        log.info("%s", told({"version": door.version, **stages.facts, **stages.layout, "warm_up_queries": warmed}))
-        async with lag.watched():
-            await serve(app, settings.serving(), on_start=lambda url: log.info('{"listening": "%s"}', url))
+        with _previews(settings) as previews:
+            metrics = Metrics()
+            for figure in stages.figures:
+                metrics.show(figure)
+            lag = Lag(metrics.lagged)
+            app = create_app(stages, door, metrics, callers=callers, lag=lambda: lag.now, previews=previews)
+            seconds = settings.warm_up_seconds
+            warmed = await warm_up(app, stages.samples(), seconds) if seconds > 0 else 0
+            for tally in stages.tallies:
+                metrics.show_tally(tally.from_now())  # the warm-up is nobody's
+            settle()
+            log.info("%s", told({"version": door.version, **stages.facts, **stages.layout, "warm_up_queries": warmed}))
+            async with lag.watched():
+                await serve(app, settings.serving(), on_start=lambda url: log.info('{"listening": "%s"}', url))
         await asyncio.sleep(0)
+
+
+@contextmanager
+def _previews(settings: Settings) -> Generator[Previews]:
+    """One document at a time for all dry runs. The lane ends first: its thread asks the processes behind it."""
+    options = LaneOptions("parse", threads=1, line=8, foresight=False)
+    with open_previewing(settings.ingest()) as previewer, Lane(options) as lane:
+        yield Previews(previewer, lane)

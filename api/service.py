@@ -34,6 +34,7 @@ from pipeline.lane import Lane
 from pipeline.load import Foresees, Load
 from pipeline.passages import Scope, Upload
 from pipeline.ports import Generator, Nudge
+from pipeline.previews import Previewer
 from pipeline.profile import Profile
 
 T = TypeVar("T")
@@ -144,8 +145,19 @@ class Stages(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Previews:
+    """Who reads documents for dry runs, and the lane of one thread in which that is asked."""
+
+    previewer: Previewer
+    lane: Lane
+
+
+@dataclass(frozen=True, slots=True)
 class Behind:
-    """What stands behind the door, the same for every request; `closing` is set when the service begins to end."""
+    """What stands behind the door, the same for every request; `closing` is set when the service begins to end.
+
+    Without `previews` there are no dry runs.
+    """
 
     stages: Stages
     limits: Limits
@@ -154,6 +166,7 @@ class Behind:
     load: Load
     closing: asyncio.Event
     terms: TermsOptions
+    previews: Previews | None = None
 
 
 @dataclass(frozen=True, slots=True)

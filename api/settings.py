@@ -22,7 +22,9 @@ from api.limits import MIB, Limits
 from api.serving import ServingOptions, refuse_strangers
 from api.terms import TermsOptions
 from api.wire import AskedOfStages, overridden, within
+from assembly import IngestOptions, StorageOptions
 from ingest.signing import secrets_of
+from pipeline.chunking import chunking_set
 from pipeline.clock import AWAITED, Stage
 from pipeline.errors import InvalidInput, Misconfigured
 from pipeline.load import LoadOptions
@@ -67,6 +69,11 @@ class Settings(BaseSettings):
     catalog_url: str | None = Field(default=None, description="SQLAlchemy URL; without it SQLite in the data folder.")
 
     embedder: str = Field(default="default", description="Name of an added model, or its folder.")
+    chunker: str = Field(
+        default="sentences", description="tokens, sentences, headings or whole; for collections that chose none."
+    )
+    chunk_tokens: int = Field(default=200, ge=16, description="The longest passage, in tokens.")
+    chunk_overlap: int = Field(default=0, ge=0, description="Tokens of it that repeat the one before, at most half.")
     reranker: str | None = Field(default=None, description="A cross-encoder's name or folder; without it none.")
     upstream_url: str | None = Field(default=None, description="vLLM, as OpenAI clients take it; else extractive.")
     upstream_model: str | None = Field(default=None, description="The model as the upstream lists it.")
@@ -154,6 +161,11 @@ class Settings(BaseSettings):
         except InvalidInput as error:
             raise Misconfigured(f"{PREFIX}WEBHOOK_URL={self.webhook_url} cannot be used: {error}") from None
         return options
+
+    def ingest(self) -> IngestOptions:
+        """How workers with the same settings read and cut, for dry runs. Raises Misconfigured."""
+        chunking = chunking_set(self.chunker, self.chunk_tokens, self.chunk_overlap)
+        return IngestOptions(StorageOptions(self.data_dir, self.catalog_url), self.embedder, chunking)
 
     def limits(self) -> Limits:
         """How much one request may ask for or bring."""

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, BinaryIO, cast
 from urllib.parse import quote
 
 import aiohttp
@@ -19,11 +18,14 @@ Json = Mapping[str, Any]
 
 
 class Refused(FleetfootError):
-    """The service answered with an error; the text is the service's own sentence, `status` its HTTP status."""
+    """The service answered with an error; the text is the service's own sentence, `status` its HTTP status.
 
-    def __init__(self, status: int, body: Json) -> None:
+    `retry_after` is in seconds; None where waiting would not help.
+    """
+
+    def __init__(self, status: int, body: Json, retry_after: float | None = None) -> None:
         error: object = body.get("error")
-        self.status = status
+        self.status, self.retry_after = status, retry_after
         message = cast("Json", error).get("message") if isinstance(error, Mapping) else error
         super().__init__(str(message or f"The service answered with status {status}, and says no more."))
 
@@ -70,12 +72,40 @@ class Client:
         """The JSON answer of a POST with a JSON body."""
         return await self._json("POST", path, json=body)
 
-    async def upload(self, collection: str, files: Sequence[tuple[str, Path]]) -> Json:
-        """Sends files under their names; returns the job."""
+    async def put(self, path: str, body: Json) -> Json:
+        """The JSON answer of a PUT with a JSON body."""
+        return await self._json("PUT", path, json=body)
+
+    async def upload(
+        self,
+        collection: str,
+        files: Sequence[tuple[str, Path]],
+        *,
+        key: str | None = None,
+        webhook: str | None = None,
+    ) -> Json:
+        """Sends files under their names; returns the job. The same files with the same `key` again are the same job."""
+        asked = f"?webhook={quote(webhook, safe='')}" if webhook else ""
+        path = f"/v1/collections/{quote(collection, safe='')}/documents{asked}"
+        return await self._send(path, files, {"Idempotency-Key": key} if key else {})
+
+    async def parse(self, files: Sequence[tuple[str, Path]], asked: str) -> Json:
+        """Has files read and cut as an upload would be; nothing is kept. `asked` is the query."""
+        return await self._send(f"/v1/parse?{asked}", files, {})
+
+    async def _send(self, path: str, files: Sequence[tuple[str, Path]], headers: Mapping[str, str]) -> Json:
+        """Files are read as they go out, so that large ones are never in memory as a whole."""
         form = aiohttp.FormData(quote_fields=False)
-        for name, path in files:
-            form.add_field("files", BytesIO(_content(path)), filename=name, content_type="application/octet-stream")
-        return await self._json("POST", f"/v1/collections/{quote(collection, safe='')}/documents", data=form)
+        with ExitStack() as opened:
+            for name, file in files:
+                content = opened.enter_context(_opened(file))
+                form.add_field("files", content, filename=name, content_type="application/octet-stream")
+            return await self._json("POST", path, data=form, headers=headers)
+
+    async def text(self, path: str) -> str:
+        """The text of a GET, such as a CSV file."""
+        async with self._request("GET", path) as response:
+            return await response.text("utf-8")
 
     async def job(self, job_id: str) -> Json:
         """How far a job is."""
@@ -105,7 +135,7 @@ class Client:
         try:
             async with self._session.request(method, self._url + path, **options) as response:
                 if response.status >= 400:
-                    raise Refused(response.status, _body(await response.text()))
+                    raise Refused(response.status, _body(await response.text()), _patience(response.headers))
                 yield response
         except aiohttp.ClientConnectorError as failure:
             raise Misconfigured(
@@ -136,9 +166,14 @@ async def connect(url: str, key: str | None = None) -> AsyncGenerator[Client]:
         yield Client(session, url)
 
 
-def _content(path: Path) -> bytes:
+def _patience(headers: Mapping[str, str]) -> float | None:
+    asked = headers.get("Retry-After", "")
+    return float(asked) if asked.isdecimal() else None
+
+
+def _opened(path: Path) -> BinaryIO:
     try:
-        return path.read_bytes()
+        return path.open("rb")
     except OSError as failure:
         raise InvalidInput(f"'{path}' cannot be read: {failure.strerror}.", field="PATH") from failure
 

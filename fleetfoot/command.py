@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -69,21 +70,35 @@ def ingest(
     paths: Annotated[list[Path], typer.Argument(help="Files and folders.")],
     collection: Collection = "default",
     wait: Annotated[bool, typer.Option(help="Wait until every document is searchable or has failed.")] = True,
+    again: Annotated[bool, typer.Option("--again", help="Send also what is there already just so.")] = False,
+    webhook: Annotated[str | None, typer.Option(help="A URL that is told of the end of each job.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show how they would be read and cut.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="With --dry-run: the whole text, however long.")] = False,
+    lines: Annotated[bool, typer.Option("--lines", help="Print a JSON object on a line for each step.")] = False,
     as_json: AsJson = False,
     url: Url = HERE,
     key: Key = None,
 ) -> None:
-    """Send documents. Exits 3 when some of them failed."""
+    """Send documents, and show how far they are. Interrupted, it goes on where it was when it is called again.
+
+    Exit status: 0 when all of it is searchable (with --no-wait: accepted), 3 when some documents failed, 1 when the
+    service could not be reached or refused, 2 for options that cannot be, 130 after Ctrl-C: what was accepted goes on.
+    """
     from fleetfoot.client import connect
     from fleetfoot.ingesting import ingest as send
 
-    console = Console(stderr=as_json, quiet=as_json)
+    console = Console(stderr=as_json or lines, quiet=as_json or lines)
+    if dry_run:
+        _try(paths, collection, Console(), url=url, key=key, full=full, as_json=as_json)
+        return
 
     async def go() -> Ingested:
         async with connect(url, key) as client:
-            return await send(client, collection, paths, console, wait=wait)
+            return await send(
+                client, collection, paths, console, wait=wait, again=again, webhook=webhook, lines=lines
+            )
 
-    _tell(run(go()), console, as_json=as_json)
+    _tell(run(go()), console, as_json=as_json, said=lines)
 
 
 @app.command()
@@ -114,17 +129,32 @@ def jobs(
     job: Annotated[str | None, typer.Argument(help="The id of one job; without it the latest are listed.")] = None,
     collection: Annotated[str | None, typer.Option("--collection", "-c", help="Of this collection only.")] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="How many at most.")] = 20,
+    again: Annotated[bool, typer.Option("--retry", help="Try again what failed in it, and wait for the end.")] = False,
+    cancel: Annotated[bool, typer.Option("--cancel", help="Stop what is not published yet.")] = False,
+    failed: Annotated[bool, typer.Option("--failed", help="Print all that failed in it, as CSV.")] = False,
     as_json: AsJson = False,
     url: Url = HERE,
     key: Key = None,
 ) -> None:
     """Show what was sent and how far it is, or one job with the reasons of what failed."""
     from fleetfoot.client import connect
-    from fleetfoot.jobs import latest_jobs, show_job, show_jobs
+    from fleetfoot.jobs import cancelled, failed_of, latest_jobs, show_job, show_jobs
+
+    if (again or cancel or failed) and job is None:
+        raise typer.BadParameter("Name the job: --retry, --cancel and --failed are about one.")
+    if again and job:
+        _retry(job, url=url, key=key, as_json=as_json)
+        return
 
     async def go() -> None:
         async with connect(url, key) as client:
-            found = await client.job(job) if job else await latest_jobs(client, collection, limit)
+            if failed and job:
+                sys.stdout.write(await failed_of(client, job))
+                return
+            if job:
+                found = await (cancelled(client, job) if cancel else client.job(job))
+            else:
+                found = await latest_jobs(client, collection, limit)
         if as_json:
             print_json(found)
         elif job:
@@ -193,11 +223,46 @@ def ask(
     run(go())
 
 
-def _tell(ingested: Ingested, console: Console, *, as_json: bool) -> None:
-    """What became of the documents; exits 3 when some of them failed."""
+def _retry(job: str, *, url: str, key: str | None, as_json: bool) -> None:
+    from fleetfoot.client import connect
+    from fleetfoot.ingesting import retry
+
+    console = Console(stderr=as_json, quiet=as_json)
+
+    async def go() -> Ingested:
+        async with connect(url, key) as client:
+            return await retry(client, job, console, wait=True)
+
+    _tell(run(go()), console, as_json=as_json)
+
+
+def _try(
+    paths: list[Path], collection: str, console: Console, *, url: str, key: str | None, full: bool, as_json: bool
+) -> None:
+    """Shows how documents would be read; exits 3 when some of them cannot be."""
+    from fleetfoot.client import connect
+    from fleetfoot.trying import Tried, show_tried, tried
+
+    async def go() -> Tried:
+        async with connect(url, key) as client:
+            return await tried(client, collection, paths, full=full)
+
+    found = run(go())
+    if as_json:
+        print_json(found.json())
+    else:
+        show_tried(found, console)
+    if found.failed:
+        raise typer.Exit(FAILED_DOCUMENTS)
+
+
+def _tell(ingested: Ingested, console: Console, *, as_json: bool, said: bool = False) -> None:
+    """What became of the documents, unless that was said already; exits 3 when some of them failed."""
     from fleetfoot.ingesting import show
 
-    if as_json:
+    if said:
+        pass
+    elif as_json:
         print_json(ingested.json())
     else:
         show(ingested, console)

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fleetfoot.client import Client, Json
+from fleetfoot.reporting import duration
 
 FINAL = ("published", "unchanged", "failed", "cancelled")  # states of a document in which it stays
 
@@ -18,6 +19,16 @@ async def latest_jobs(client: Client, collection: str | None, limit: int) -> Jso
     """The answer of /v1/jobs, as it came: the latest first."""
     asked = f"limit={limit}" + (f"&collection={quote(collection, safe='')}" if collection else "")
     return await client.get(f"/v1/jobs?{asked}")
+
+
+async def cancelled(client: Client, job: str) -> Json:
+    """The job, after what is not published yet was stopped."""
+    return await client.post(f"/v1/jobs/{quote(job, safe='')}/cancel", {})
+
+
+async def failed_of(client: Client, job: str) -> str:
+    """All that failed in a job, as CSV."""
+    return await client.text(f"/v1/jobs/{quote(job, safe='')}/failed.csv")
 
 
 def show_jobs(found: Json, console: Console) -> None:
@@ -44,10 +55,29 @@ def show_jobs(found: Json, console: Console) -> None:
 
 
 def show_job(job: Json, console: Console) -> None:
-    """How far it is, and for each failed document why."""
+    """How far it is and how quickly it goes, for each failed document why, and what can be done about it."""
     states = ", ".join(f"{count} {state}" for state, count in sorted(job["counts"].items()))
-    console.print(f"{job['state']}, {finished(job)} of {job['total']} documents done: {states}", highlight=False)
+    lines = [f"{job['state']}, {finished(job)} of {job['total']} documents done: {states}"]
+    passages, rate, left = job["passages"], job["rate"], job["time_left_ms"]
+    if passages["chunked"]:
+        lines.append(
+            f"{passages['chunked']} passages, {passages['encoded']} encoded, {passages['published']} searchable"
+        )
+    if rate is not None:
+        time_left = "" if left is None else f", {duration(left / 1000)} left"
+        lines.append(f"{rate['documents']:.1f} documents/s, {rate['passages']:.0f} passages/s{time_left}")
+    if job["webhook"] is not None:
+        lines.append(_told(job["webhook"]))
+    console.print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)
     show_failed([(each["name"], each["reason"]) for each in job["failed"]], console)
+    if job["retryable"]:
+        again = f"{job['retryable']} can be tried again without being sent again: `fleetfoot jobs {job['id']} --retry`"
+        console.print(again, highlight=False, markup=False, soft_wrap=True)
+
+
+def _told(webhook: Json) -> str:
+    said = f"webhook {webhook['url']}: {webhook['state']}, {webhook['attempts']} attempts"
+    return f"{said}. {webhook['reason']}" if webhook["reason"] else said
 
 
 def show_failed(failed: list[tuple[str, str]], console: Console) -> None:

@@ -64,12 +64,14 @@ def repeated(
 _WHOLE = literal(0)
 
 
-def _places(connection: Connection, queries: Iterable[Any]) -> Mapping[str, Place]:
-    """The first place of each hash, by document and ordinal, so that the answer does not change from call to call."""
-    found: dict[str, Place] = {}
+def _places(connection: Connection, queries: Iterable[Any]) -> Mapping[str, tuple[Place, ...]]:
+    """The first two documents of each hash, by name, so that the answer does not change from call to call."""
+    found: dict[str, tuple[Place, ...]] = {}
     for query in queries:
         for row in sorted(connection.execute(query), key=lambda row: (row.name, row.ordinal)):
-            found.setdefault(row.content_hash, Place(row.document_id, row.name, row.ordinal))
+            before = found.get(row.content_hash, ())
+            if len(before) < 2 and all(place.document_id != row.document_id for place in before):
+                found[row.content_hash] = (*before, Place(row.document_id, row.name, row.ordinal))
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from pipeline.errors import InvalidInput
+from pipeline.errors import InvalidInput, Misconfigured
 
 SHORTEST, LONGEST = 16, 8192  # what the longest passage may be set to, in tokens
 USUAL = 200  # leaves a model of 256 positions some 50 for title and headings
@@ -70,6 +70,16 @@ def chunking_of(
     _check("overlap", made.overlap, 0, longest // 2)
     _check("minimum", made.minimum, 0, longest)
     return made
+
+
+def chunking_set(chunker: str, tokens: int, overlap: int) -> Chunking:
+    """What the settings say. Raises Misconfigured, naming the one that cannot work."""
+    try:
+        # The sizes have defaults, and mean nothing to the chunker that knows none.
+        return chunking_of(chunker) if chunker == Cut.WHOLE else chunking_of(chunker, tokens, overlap)
+    except InvalidInput as error:
+        setting = {"chunker": "CHUNKER", "overlap": "CHUNK_OVERLAP"}.get(error.field or "", "CHUNK_TOKENS")
+        raise Misconfigured(f"FLEETFOOT_{setting} cannot be used: {error}") from None
 
 
 def _refuse(given: dict[str, int | None], cut: Cut, why: str) -> None:

@@ -21,6 +21,7 @@ class Stage(StrEnum):
     """Where a request's time goes, in the order of the drawing in ARCHITECTURE.md."""
 
     ADMIT = "admit"
+    PARSE = "parse"
     CACHE = "cache"
     FILTER = "filter"
     ENCODE = "encode"

@@ -160,10 +160,13 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Repeated:
-    """What a collection has already, by hash: whole documents by that of their bytes, passages by their own."""
+    """What a collection has already, by hash: whole documents by that of their bytes, passages by their own.
 
-    documents: Mapping[str, Place] = field(default_factory=dict[str, Place])
-    passages: Mapping[str, Place] = field(default_factory=dict[str, Place])
+    Of each the first two documents that have it: of these at least one is not the one that somebody asks for.
+    """
+
+    documents: Mapping[str, tuple[Place, ...]] = field(default_factory=dict[str, tuple[Place, ...]])
+    passages: Mapping[str, tuple[Place, ...]] = field(default_factory=dict[str, tuple[Place, ...]])
 
 
 @dataclass(frozen=True, slots=True)

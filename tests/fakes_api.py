@@ -14,6 +14,7 @@ import aiohttp
 
 from api.assembly import DoorOptions, create_app
 from api.connection import Patience
+from api.service import Previews
 from api.serving import ServingOptions, listen, server
 from pipeline.answering import Answering
 from pipeline.clock import Clock, Stage
@@ -56,7 +57,9 @@ from pipeline.passages import (
     Usage,
 )
 from pipeline.ports import Generator, Grouper, Packer, Reranker, Retriever, Sizer
+from pipeline.previews import Previewer
 from pipeline.profile import Profile
+from tests.fakes_previews import FakePreviewer
 from tests.fakes_shelf import FakeShelf, make_passage
 
 SHELF = FakeShelf(
@@ -259,7 +262,7 @@ class FakeCatalog:
     ) -> Repeated:
         self.labels.append(labels)
         kept = [(f"d{place}", each) for place, (_, _, uploads) in enumerate(self.kept) for each in uploads]
-        there = {sha256(each.content).hexdigest(): Place(id_, each.name) for id_, each in kept}
+        there = {sha256(each.content).hexdigest(): (Place(id_, each.name),) for id_, each in kept}
         return Repeated({hash_: there[hash_] for hash_ in content_hashes if hash_ in there}, {})
 
     def job(self, tenant: str, job_id: str) -> Job:
@@ -373,6 +376,7 @@ class FakeStages:
     facts: Mapping[str, str] = field(default_factory=lambda: {"embedder": "fake"})
     lines: Mapping[Stage, Foresees] = field(default_factory=dict[Stage, Foresees])
     reranks: bool = True
+    previewer: Previewer = field(default_factory=FakePreviewer)
 
     @property
     def answering(self) -> Answering:
@@ -418,8 +422,9 @@ class Running:
 
     async def __aenter__(self) -> Service:
         lane = self._stack.enter_context(Lane(LaneOptions("catalog", threads=1, line=8)))
+        reading = self._stack.enter_context(Lane(LaneOptions("parse", threads=1, line=2, foresight=False)))
         stages = FakeStages(lane, **self.given)  # type: ignore[arg-type]  # whatever a test sets
-        app = create_app(stages, self.options)
+        app = create_app(stages, self.options, previews=Previews(stages.previewer, reading))
         listening = self._stack.enter_context(listen(self.serving))
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"
         await self._stack.enter_async_context(_served(server(app, self.serving), listening))
