@@ -8,6 +8,7 @@ too much kills this process and nothing else.
 
 from __future__ import annotations
 
+import logging
 import resource
 import signal
 import sys
@@ -68,4 +69,5 @@ def _lower(kind: int, value: int) -> None:
 if __name__ == "__main__":
     from ingest.parsing import Parsing
 
+    logging.disable(logging.CRITICAL)  # libraries say a line for each oddity of a file, of which it may have millions
     sys.exit(main(sys.argv[1:], Parsing))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import tarfile
+from collections.abc import Mapping, Sequence
 from io import BytesIO
 from zipfile import ZIP_DEFLATED, ZipFile
 
 import docx
+from PIL import Image
 from pypdf import PdfReader, PdfWriter
+from reportlab.lib.utils import ImageReader
 from reportlab.pdfgen.canvas import Canvas
 
 
@@ -28,20 +31,49 @@ def pdf(pages: Sequence[Sequence[str]], title: str = "", outline: Sequence[tuple
     return buffer.getvalue()
 
 
-def scanned_pdf() -> bytes:
-    """A page with a drawing and no letters."""
+def scanned_pdf(pages: str = "s") -> bytes:
+    """A page for each letter: `s` shows a picture and no letters, `t` text, `b` nothing at all."""
     buffer = BytesIO()
     canvas = Canvas(buffer, invariant=True)
-    canvas.rect(100, 100, 300, 300, fill=1)
+    for number, kind in enumerate(pages, start=1):
+        if kind == "s":
+            canvas.drawImage(ImageReader(Image.new("L", (40, 40), number)), 100, 100, 300, 300)
+        elif kind == "t":
+            canvas.drawString(72, 700, f"The {'first second third fourth'.split()[number - 1]} page can be read.")
+        canvas.showPage()
+    canvas.save()
+    return buffer.getvalue()
+
+
+def placed_pdf(pieces: Sequence[tuple[float, float, str]], *, turned: int = 0) -> bytes:
+    """A page on which each piece of text is drawn at its place, in this order; the page may be shown turned."""
+    buffer = BytesIO()
+    canvas = Canvas(buffer, pagesize=(600, 800), invariant=True)
+    canvas.setPageRotation(turned)
+    for left, bottom, text in pieces:
+        canvas.setFont("Helvetica", 10)
+        canvas.drawString(left, bottom, text)
     canvas.showPage()
     canvas.save()
     return buffer.getvalue()
 
 
-def encrypted_pdf(password: str) -> bytes:
+def turned_pdf(lines: Sequence[str]) -> bytes:
+    """A page whose text runs from the bottom to the top, as on a wide table's page."""
+    buffer = BytesIO()
+    canvas = Canvas(buffer, pagesize=(600, 800), invariant=True)
+    canvas.rotate(90)
+    for number, line in enumerate(lines):
+        canvas.drawString(72, -100 - 16 * number, line)
+    canvas.showPage()
+    canvas.save()
+    return buffer.getvalue()
+
+
+def encrypted_pdf(password: str, algorithm: str = "RC4-128") -> bytes:
     """Opens with the password only; an empty one opens for everybody."""
     writer = PdfWriter(clone_from=PdfReader(BytesIO(pdf([["A secret recipe."]]))))
-    writer.encrypt(user_password=password, owner_password="owner", algorithm="RC4-128")
+    writer.encrypt(user_password=password, owner_password="owner", algorithm=algorithm)
     buffer = BytesIO()
     writer.write(buffer)
     return buffer.getvalue()
@@ -63,10 +95,37 @@ def word(title: str = "") -> bytes:
     return saved(document)
 
 
+def word_of(text: str) -> bytes:
+    """One paragraph."""
+    document = docx.Document()
+    document.add_paragraph(text)
+    return saved(document)
+
+
 def saved(document: object) -> bytes:
     """The bytes of a python-docx document."""
     buffer = BytesIO()
     document.save(buffer)  # type: ignore[attr-defined]
+    return buffer.getvalue()
+
+
+def zipped(files: Mapping[str, bytes]) -> bytes:
+    """A ZIP archive."""
+    buffer = BytesIO()
+    with ZipFile(buffer, "w", ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return buffer.getvalue()
+
+
+def tarred(files: Mapping[str, bytes]) -> bytes:
+    """A tar archive."""
+    buffer = BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for name, content in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            archive.addfile(entry, BytesIO(content))
     return buffer.getvalue()
 
 
@@ -82,8 +141,10 @@ def with_part(content: bytes, name: str, part: bytes) -> bytes:
 
 
 def zip_bomb(claimed: int | None = None) -> bytes:
-    """A DOCX of some 50 kB that unpacks to 8 MiB, or claims in its directory to unpack to less."""
-    content = with_part(word(), "word/extra.xml", b"<x>" + b" " * (8 * 2**20) + b"</x>")
+    """A DOCX of some 50 kB whose text unpacks to 8 MiB, or claims in its directory to unpack to less."""
+    with ZipFile(BytesIO(word())) as archive:
+        text = archive.read("word/document.xml")
+    content = with_part(word(), "word/document.xml", text + b" " * (8 * 2**20))
     if claimed is None:
         return content
     entry = content.rindex(b"PK\x01\x02")  # the last entry of the central directory; its size stands at byte 24

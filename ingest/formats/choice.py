@@ -5,17 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import PurePosixPath
-from zipfile import BadZipFile, ZipFile
 
 from ingest.formats.html_page import read_html
 from ingest.formats.json_lines import looks_like_json_lines, read_json_lines
 from ingest.formats.markdown_text import read_markdown
+from ingest.formats.office_package import OfficePackage
 from ingest.formats.pdf_pages import read_pdf
 from ingest.formats.plain_text import read_plain_text
+from ingest.formats.presentation import read_presentation
 from ingest.formats.reading import ParsingOptions, Reading
+from ingest.formats.refused import refusal, refuse_known_kinds, zipped_kind
 from ingest.formats.rows import read_rows
+from ingest.formats.spreadsheet import read_spreadsheet
 from ingest.formats.word_document import read_word
 from pipeline.errors import Unparsable
 from pipeline.passages import Upload
@@ -23,53 +25,44 @@ from pipeline.passages import Upload
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A format that is read: what it is called, where it is met, and by whom it is read."""
+    """A format that is read: what it is called, by whom it is read, and how it is told where content does not tell."""
 
     media_type: str
-    extensions: frozenset[str]
-    declared: frozenset[str]
     read: Callable[[Upload, ParsingOptions], Reading]
+    extensions: frozenset[str] = frozenset()
+    declared: frozenset[str] = frozenset()
 
 
-_WORD_TYPE = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
+_OFFICE_TYPE = "application/vnd.openxmlformats-officedocument."
 
-PDF = Format("application/pdf", frozenset({".pdf"}), frozenset({"application/pdf"}), read_pdf)
-WORD = Format(_WORD_TYPE, frozenset({".docx"}), frozenset({_WORD_TYPE}), read_word)
+PDF = Format("application/pdf", read_pdf)
+WORD = Format(f"{_OFFICE_TYPE}wordprocessingml.document", read_word)
+PRESENTATION = Format(f"{_OFFICE_TYPE}presentationml.presentation", read_presentation)
+SPREADSHEET = Format(f"{_OFFICE_TYPE}spreadsheetml.sheet", read_spreadsheet)
 HTML = Format(
-    "text/html", frozenset({".html", ".htm", ".xhtml"}), frozenset({"text/html", "application/xhtml+xml"}), read_html
+    "text/html", read_html, frozenset({".html", ".htm", ".xhtml"}), frozenset({"text/html", "application/xhtml+xml"})
 )
 MARKDOWN = Format(
     "text/markdown",
+    read_markdown,
     frozenset({".md", ".markdown", ".mdown"}),
     frozenset({"text/markdown", "text/x-markdown"}),
-    read_markdown,
 )
-ROWS = Format("text/csv", frozenset({".csv", ".tsv"}), frozenset({"text/csv", "text/tab-separated-values"}), read_rows)
+ROWS = Format("text/csv", read_rows, frozenset({".csv", ".tsv"}), frozenset({"text/csv", "text/tab-separated-values"}))
 JSON_LINES = Format(
     "application/jsonl",
+    read_json_lines,
     frozenset({".jsonl", ".ndjson", ".json"}),
     frozenset({"application/jsonl", "application/x-ndjson", "application/x-jsonlines", "application/json"}),
-    read_json_lines,
 )
-TEXT = Format("text/plain", frozenset({".txt", ".text", ".log"}), frozenset({"text/plain"}), read_plain_text)
+TEXT = Format("text/plain", read_plain_text, frozenset({".txt", ".text", ".log"}), frozenset({"text/plain"}))
 
+_OFFICE = {"word/": WORD, "ppt/": PRESENTATION, "xl/": SPREADSHEET}
 _TEXT_FORMATS = (HTML, MARKDOWN, ROWS, JSON_LINES, TEXT)
 _HTML_START = re.compile(
-    r"\s*(?:<\?xml[^>]{0,200}>\s*)?(?:<!--.{0,2000}?-->\s*)*<(?:!doctype\s+html|html|head|body)\b",
+    r"\s*+(?:<\?xml[^>]{0,200}+>\s*+)?(?><!--.{0,2000}?-->\s*+)*+<(?:!doctype\s+html|html|head|body)\b",
     re.IGNORECASE | re.DOTALL,
 )
-_KNOWN_BY_START = (
-    (b"\xd0\xcf\x11\xe0", "an old Office file (.doc, .xls, .ppt), or an encrypted one"),
-    (b"\x89PNG", "a picture (PNG)"),
-    (b"\xff\xd8\xff", "a picture (JPEG)"),
-    (b"GIF8", "a picture (GIF)"),
-    (b"\x1f\x8b", "a gzip archive"),
-    (b"7z\xbc\xaf", "a 7-Zip archive"),
-    (b"Rar!", "a RAR archive"),
-    (b"{\\rtf", "an RTF document"),
-    (b"\x7fELF", "a program"),
-)
-_READ = "Send Markdown, text, HTML, PDF, DOCX, CSV or JSONL."
 
 
 def format_of(upload: Upload) -> Format:
@@ -78,13 +71,11 @@ def format_of(upload: Upload) -> Format:
     Raises Unparsable for a file of a known kind that is not read.
     """
     content = upload.content
-    if b"%PDF-" in content[:1024]:
-        return PDF
     if content.startswith(b"PK\x03\x04"):
         return _zipped(upload)
-    for start, kind in _KNOWN_BY_START:
-        if content.startswith(start):
-            raise Unparsable(f"'{upload.name}' is {kind}, which is not read. {_READ}")
+    if content.startswith(b"%PDF-") or (b"%PDF-" in content[:1024] and b" obj" in content):
+        return PDF
+    refuse_known_kinds(upload)
     head = _head(content)
     if _HTML_START.match(head):
         return HTML
@@ -103,24 +94,21 @@ def _by_declaration(media_type: str | None) -> Format | None:
 
 
 def _zipped(upload: Upload) -> Format:
-    try:
-        with ZipFile(BytesIO(upload.content)) as archive:
-            names = set(archive.namelist())
-    except (BadZipFile, ValueError, EOFError) as error:
+    """By the part that everything else hangs on, whatever the file is called."""
+    if b"PK\x05\x06" not in upload.content:
         raise Unparsable(
-            f"'{upload.name}' is damaged or cut short: it begins as a DOCX or ZIP file, but its directory is missing. "
-            "Send it again."
-        ) from error
-    if "word/document.xml" in names:
-        return WORD
-    kind = (
-        "a spreadsheet"
-        if "xl/workbook.xml" in names
-        else "a presentation"
-        if "ppt/presentation.xml" in names
-        else "a ZIP archive"
-    )
-    raise Unparsable(f"'{upload.name}' is {kind}, which is not read. {_READ}")
+            f"'{upload.name}' is damaged or cut short: it begins as an Office or ZIP file, but its directory is "
+            "missing. Send it again."
+        )
+    with OfficePackage.open(upload) as package:
+        main = package.main
+        mimetype = package.head("mimetype", 200).decode("ascii", "replace")
+    if main.endswith(".bin"):
+        raise refusal(upload, "a binary spreadsheet (.xlsb)", "Save it as XLSX.")
+    known = next((known for folder, known in _OFFICE.items() if main.startswith(folder)), None)
+    if known is None:
+        raise refusal(upload, zipped_kind(mimetype))
+    return known
 
 
 def _head(content: bytes) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from pipeline.passages import Block
 
 
@@ -35,8 +33,3 @@ class Headings:
     def blocks(self) -> tuple[Block, ...]:
         """What was collected, in order."""
         return tuple(self._blocks)
-
-
-def row_text(cells: Iterable[str]) -> str:
-    """One row of a table on one line, its cells kept apart."""
-    return " | ".join(" ".join(cell.split()) for cell in cells)

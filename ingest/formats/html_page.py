@@ -11,14 +11,17 @@ import re
 
 from trafilatura import bare_extraction
 
-from ingest.formats.charset import decode
+from ingest.formats.charset import decode_upload
 from ingest.formats.element import Element, parse_html
 from ingest.formats.headings import Headings
 from ingest.formats.markup import collect, text_of
 from ingest.formats.reading import ParsingOptions, Reading
+from ingest.formats.surroundings import is_hidden
 from pipeline.passages import Block, Upload
 
-_DECLARED = re.compile(rb"<meta[^>]{0,200}?charset\s{0,9}=\s{0,9}[\"']?([\w.:-]{2,40})", re.IGNORECASE)
+_DECLARED = re.compile(
+    rb"<(?:meta[^>]{0,200}?charset|\?xml[^>]{0,100}?encoding)\s{0,9}=\s{0,9}[\"']?([\w.:-]{2,40})", re.IGNORECASE
+)
 _SMALL = 2000  # characters
 _KEPT_ENOUGH = 0.3
 
@@ -29,7 +32,7 @@ _NAMES = {"list": "ul", "item": "li", "row": "tr", "cell": "td", "lb": "br", "qu
 def read_html(upload: Upload, _: ParsingOptions) -> Reading:
     """The page's main content. What <title> says is the title, unless the page's only <h1> is a part of it."""
     declared = _DECLARED.search(upload.content[:4096])
-    text = decode(upload.content, upload.name, declared.group(1).decode("ascii") if declared else None)
+    text = decode_upload(upload, declared.group(1).decode("ascii", "replace") if declared else None)
     root = parse_html(text)
     if root is None:
         return Reading(())
@@ -37,7 +40,7 @@ def read_html(upload: Upload, _: ParsingOptions) -> Reading:
     blocks = _blocks(root if main is None else main) or _blocks(root)
     if main is None and _size(blocks) > _SMALL:
         blocks = _without_boilerplate(text, blocks)
-    return Reading(blocks, _title(root), language=(root.get("lang") or "").lower()[:2] or None)
+    return Reading(blocks, _title(root), language=_language(root))
 
 
 def _blocks(root: Element) -> tuple[Block, ...]:
@@ -49,7 +52,7 @@ def _blocks(root: Element) -> tuple[Block, ...]:
 def _main_content(root: Element) -> Element | None:
     """<main> or role=main; else the only <article>. None where the page does not say."""
     for element in root.iter():
-        if element.tag == "main" or element.get("role") == "main":
+        if (element.tag == "main" or element.get("role") == "main") and not is_hidden(element):
             return element
     articles = list(root.iter("article"))
     return articles[0] if len(articles) == 1 else None
@@ -72,8 +75,18 @@ def _without_boilerplate(text: str, whole: tuple[Block, ...]) -> tuple[Block, ..
     return kept if _size(kept) >= _KEPT_ENOUGH * _size(whole) else whole
 
 
+def _language(root: Element) -> str | None:
+    """As <html> declares it, or else <body>."""
+    for element in root.iter("html", "body"):
+        if said := element.get("lang") or element.get("xml:lang"):
+            return said.lower()
+    return None
+
+
 def _title(root: Element) -> str:
-    declared = next((text_of(title) for title in root.iter("title")), "")
+    """<title>, or what the page is called where it is shared."""
+    shared = (meta.get("content") or "" for meta in root.iter("meta") if meta.get("property") == "og:title")
+    declared = next((text_of(title) for title in root.iter("title")), "") or next(shared, "")
     first = [text_of(heading) for heading in root.iter("h1")]
     return first[0] if len(first) == 1 and first[0] and first[0] in declared else declared
 

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
 from ingest.cleaning import even_lines
-from ingest.formats.charset import decode
+from ingest.formats.charset import decode_upload
 from ingest.formats.headings import Headings
 from ingest.formats.reading import ParsingOptions, Reading
-from ingest.formats.rows import pairs_text
+from ingest.formats.tables import pairs_text
 from pipeline.errors import Unparsable
 from pipeline.passages import Upload
 
@@ -21,7 +21,7 @@ _NOT_TEXT = frozenset({*_TEXT, "title", "metadata", "_id"})
 def read_json_lines(upload: Upload, _: ParsingOptions) -> Reading:
     """A record's title is the heading above its text; its other fields follow as `name: value` and are searchable."""
     headings = Headings()
-    for record in _records(even_lines(decode(upload.content, upload.name)), upload.name):
+    for record in _records(even_lines(decode_upload(upload)), upload.name):
         headings.enter(1, _word(record.get("title")))
         text = next((_word(record[key]) for key in _TEXT if record.get(key)), "")
         headings.add("\n\n".join(part for part in (text, pairs_text(_pairs(record))) if part.strip()))

@@ -8,18 +8,19 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from ingest.cleaning import even_lines
-from ingest.formats.charset import decode
+from ingest.formats.charset import decode_upload
 from ingest.formats.element import parse_html
 from ingest.formats.front_matter import split_front_matter
-from ingest.formats.headings import Headings, row_text
+from ingest.formats.headings import Headings
 from ingest.formats.markup import collect
 from ingest.formats.reading import ParsingOptions, Reading
+from ingest.formats.tables import row_text
 from pipeline.passages import Upload
 
 
 def read_markdown(upload: Upload, _: ParsingOptions) -> Reading:
     """CommonMark with tables and strike-through. Title, language and metadata may stand in front matter."""
-    front = split_front_matter(even_lines(decode(upload.content, upload.name)))
+    front = split_front_matter(even_lines(decode_upload(upload)))
     page = _Page()
     for token in MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(front.text):
         page.read(token)

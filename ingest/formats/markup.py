@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from ingest.formats.element import Element
-from ingest.formats.headings import Headings, row_text
+from ingest.formats.headings import Headings
+from ingest.formats.html_tables import html_table_lines
+from ingest.formats.surroundings import is_hidden, is_surrounding
 
-_SKIPPED = frozenset({
-    "script", "style", "noscript", "template", "head", "nav", "footer", "dialog", "iframe", "object", "svg", "canvas",
-    "button", "select", "input", "textarea", "annotation", "rp",
-})  # fmt: skip
 _BLOCKS = frozenset({
     "address", "article", "aside", "blockquote", "body", "caption", "dd", "details", "div", "dl", "dt", "fieldset",
     "figcaption", "figure", "form", "header", "hr", "html", "legend", "li", "main", "ol", "p", "pre", "section",
@@ -39,7 +37,7 @@ class _Page:
 
     def walk(self, element: Element) -> None:
         tag = element.tag
-        if not isinstance(tag, str) or _is_hidden(element):
+        if not isinstance(tag, str) or _is_left_out(element):
             return
         if tag in _HEADINGS:
             self.flush()
@@ -49,7 +47,7 @@ class _Page:
             self._headings.add("\n".join(_list_lines(element, 0)))
         elif tag == "table" and _is_data(element):
             self.flush()
-            self._headings.add("\n".join(_table_lines(element)))
+            self._headings.add("\n".join(html_table_lines(element, text_of)))
         elif tag == "pre":
             self.flush()
             self._headings.add("".join(element.itertext()).strip("\r\n"))
@@ -77,7 +75,7 @@ def text_of(element: Element) -> str:
 def _visible(element: Element, without: frozenset[str] = frozenset()) -> list[str]:
     pieces = [element.text or ""]
     for child in element:
-        if isinstance(child.tag, str) and child.tag not in without and not _is_hidden(child):
+        if isinstance(child.tag, str) and child.tag not in without and not _is_left_out(child):
             gap = " " if child.tag in _BLOCKS or child.tag == "br" else ""
             pieces += [gap, *_visible(child, without), gap]
         pieces.append(child.tail or "")
@@ -86,7 +84,7 @@ def _visible(element: Element, without: frozenset[str] = frozenset()) -> list[st
 
 def _list_lines(element: Element, depth: int) -> list[str]:
     lines: list[str] = []
-    items = [child for child in element if isinstance(child.tag, str) and not _is_hidden(child)]
+    items = [child for child in element if isinstance(child.tag, str) and not _is_left_out(child)]
     for number, item in enumerate(items, start=1):
         if item.tag in _LISTS:
             lines += _list_lines(item, depth + 1)
@@ -109,15 +107,6 @@ def _outermost_lists(element: Element) -> list[Element]:
     return found
 
 
-def _table_lines(table: Element) -> list[str]:
-    lines = [text_of(caption) for caption in table.iter("caption")]
-    for row in table.iter("tr"):
-        cells = [text_of(cell) for cell in row if cell.tag in {"td", "th"}]
-        if any(cells):
-            lines.append(row_text(cells))
-    return lines
-
-
 def _is_data(table: Element) -> bool:
     """Tables that only lay out a page, as old ones do, have one cell in a row or hold the page's own structure."""
     if table.get("role") == "presentation" or _holds(table, _STRUCTURE):
@@ -129,11 +118,8 @@ def _holds(element: Element, tags: frozenset[str]) -> bool:
     return any(other is not element for other in element.iter(*sorted(tags)))
 
 
-def _is_hidden(element: Element) -> bool:
-    if element.tag in _SKIPPED or element.get("hidden") is not None or element.get("aria-hidden") == "true":
-        return True
-    style = (element.get("style") or "").replace(" ", "").lower()
-    return "display:none" in style or "visibility:hidden" in style
+def _is_left_out(element: Element) -> bool:
+    return is_hidden(element) or is_surrounding(element)
 
 
 def _one_line(pieces: list[str]) -> str:

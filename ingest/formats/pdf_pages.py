@@ -12,6 +12,7 @@ from pypdf.errors import DependencyError, PyPdfError
 
 from ingest.cleaning import even_lines, joined_hyphens, unwrapped
 from ingest.formats.headings import Headings
+from ingest.formats.page_text import page_text, shows_picture
 from ingest.formats.reading import ParsingOptions, Reading
 from ingest.formats.running_lines import without_running_lines
 from pipeline.errors import Unparsable
@@ -20,32 +21,66 @@ from pipeline.passages import Upload
 _NO_TITLE = re.compile(
     r"untitled|unbenannt|sans titre|anonymous|unspecified|(microsoft word|powerpoint) - .*", re.IGNORECASE
 )
+_LISTED = 20
 _FILE_NAME = re.compile(r"\S+\.\w{2,5}")
 
 
-def read_pdf(upload: Upload, _: ParsingOptions) -> Reading:
-    """Every page is a block at least. A scanned document raises Unparsable: its pages are pictures."""
+def read_pdf(upload: Upload, options: ParsingOptions) -> Reading:
+    """Every page with text is a block at least. Pages that are pictures are told in a warning.
+
+    Raises Unparsable where no page has text, as in a scanned document.
+    """
     try:
         reader = _opened(upload)
         outline = list(_outline(reader, reader.outline, 1))
         headings = Headings()
-        pages = without_running_lines([even_lines(page.extract_text()) for page in reader.pages])
-        for number, page in enumerate(pages, start=1):
-            _add_page(headings, page, number, [entry[1:] for entry in outline if entry[0] == number])
+        texts = _texts(reader, upload, options)
+        for number, text in enumerate(without_running_lines(texts), start=1):
+            _add_page(headings, text, number, [entry[1:] for entry in outline if entry[0] == number])
+        pictures = [n for n, text in enumerate(texts) if not text.strip() and shows_picture(reader.pages[n])]
         title = (reader.metadata.title if reader.metadata else None) or ""
+        language = _language(reader)
     except DependencyError as error:
         raise _encrypted(upload.name) from error
     except PyPdfError as error:
         raise Unparsable(
-            f"'{upload.name}' is damaged or cut short as a PDF: {error}. Export or send it again."
+            f"'{upload.name}' is damaged or cut short as a PDF: {str(error).rstrip('.')}. Export or send it again."
         ) from error
-    if not headings.blocks() and len(reader.pages):
+    if not headings.blocks() and texts:
         raise Unparsable(
-            f"'{upload.name}' has no text on its {len(reader.pages)} pages, perhaps because they were scanned. "
-            "Run a text recognition (OCR) over it first."
+            f"'{upload.name}' has no text on any of its {len(texts)} pages; it may be scanned: run OCR first."
+            if len(texts) > 1
+            else f"'{upload.name}' has no text on its only page; it may be scanned: run OCR first."
         )
     named = _NO_TITLE.fullmatch(title.strip()) or _FILE_NAME.fullmatch(title.strip())
-    return Reading(headings.blocks(), "" if named else title)
+    return Reading(
+        headings.blocks(), "" if named else title, language=language, warnings=_warnings(pictures, len(texts))
+    )
+
+
+def _texts(reader: PdfReader, upload: Upload, options: ParsingOptions) -> list[str]:
+    """The text of each page; a form that every page paints may stand for much more than the file holds."""
+    texts: list[str] = []
+    characters = 0
+    for page in reader.pages:
+        texts.append(even_lines(page_text(page)))
+        characters += len(texts[-1])
+        options.check_text(upload, characters)
+    return texts
+
+
+def _warnings(pictures: list[int], pages: int) -> tuple[str, ...]:
+    """Which pages have no text although they show something."""
+    if not pictures:
+        return ()
+    listed = ", ".join(str(number + 1) for number in pictures[:_LISTED]) + (", …" if len(pictures) > _LISTED else "")
+    which = f"Page {listed}" if len(pictures) == 1 else f"{len(pictures)} pages ({listed})"
+    have, them = ("has", "it") if len(pictures) == 1 else ("have", "them")
+    return (f"{which} of {pages} {have} no text and may be scanned: run OCR first to have {them} found.",)
+
+
+def _language(reader: PdfReader) -> str | None:
+    return str(reader.root_object["/Lang"]).lower() if "/Lang" in reader.root_object else None
 
 
 def _opened(upload: Upload) -> PdfReader:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from ingest.cleaning import even_lines, unwrapped
-from ingest.formats.charset import decode
+from ingest.formats.charset import decode_upload
 from ingest.formats.reading import ParsingOptions, Reading
 from pipeline.passages import Block, Upload
 
@@ -16,7 +16,7 @@ _SENTENCE_ENDS = (".", ",", ";", ":", "。", "、", "؟", "।")
 
 def read_plain_text(upload: Upload, _: ParsingOptions) -> Reading:
     """Every paragraph is a block. A short first line that stands alone and ends no sentence is the heading of all."""
-    text = even_lines(decode(upload.content, upload.name)).strip("\n")
+    text = even_lines(decode_upload(upload)).strip("\n")
     paragraphs = [paragraph for paragraph in _BLANK_LINES.split(text) if paragraph.strip()]
     heading: tuple[str, ...] = ()
     if len(paragraphs) > 1 and _is_heading(paragraphs[0].strip()):

@@ -1,121 +1,139 @@
-"""DOCX: paragraphs and tables in the document's order, headings by their style."""
+"""DOCX: paragraphs and tables in the document's order, headings by their style, notes below what they explain."""
 
 from __future__ import annotations
 
-import re
-import zlib
-from collections.abc import Iterator
-from io import BytesIO
-from typing import cast
-from zipfile import BadZipFile, ZipFile
-
-import docx
-from docx.document import Document as WordDocument
-
-from ingest.formats.element import Element
-from ingest.formats.headings import Headings, row_text
+from ingest.formats.element import Element, attribute, child, children, local
+from ingest.formats.headings import Headings
+from ingest.formats.office_package import OfficePackage
 from ingest.formats.reading import ParsingOptions, Reading
-from pipeline.errors import TooLarge, Unparsable
-from pipeline.passages import Upload
+from ingest.formats.tables import table_lines
+from ingest.formats.word_styles import WordNumbering, WordStyles
+from ingest.formats.word_text import WordText, boxes, content
+from pipeline.errors import Unparsable
+from pipeline.passages import Block, Upload
 
-_W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
-_PARAGRAPH, _TABLE, _ROW, _CELL = f"{_W}p", f"{_W}tbl", f"{_W}tr", f"{_W}tc"
-_BREAKS = {f"{_W}tab": " ", f"{_W}br": "\n", f"{_W}cr": "\n", f"{_W}noBreakHyphen": "-"}
-_HEADING = re.compile(r"heading (\d)", re.IGNORECASE)
-_MANY_PARTS = 10_000
+_REPEATED = 100  # characters of a cell that spans rows, said again in each of them
+_WIDEST = 64  # columns that one cell may span
 
 
 def read_word(upload: Upload, options: ParsingOptions) -> Reading:
-    """Headings by style, lists as lines; inserted text counts, deleted text, headers and footers do not."""
-    try:
-        _check_parts(upload, options)
-        document = docx.Document(BytesIO(upload.content))
-        headings = Headings()
-        styles = _styles(document)
-        title = document.core_properties.title.strip()
-        body = cast("Element", document.element.body)
-    except (BadZipFile, zlib.error, EOFError, SyntaxError, KeyError, ValueError, AttributeError) as error:
-        raise Unparsable(
-            f"'{upload.name}' is damaged or cut short as a DOCX file ({type(error).__name__}: {error}). "
-            "Open it in a word processor, save it as .docx and send it again."
-        ) from error
-    for element in _content(body):
-        style = _style_of(element, styles)
-        if element.tag == _TABLE:
-            headings.add("\n".join(_rows(element)))
-        elif match := _HEADING.fullmatch(style):
-            headings.enter(int(match.group(1)), _text(element))
-        elif style == "title":
-            title = title or _text(element)
-        else:
-            headings.add(("- " if style.startswith("list") and _text(element).strip() else "") + _text(element))
-    return Reading(headings.blocks(), title)
-
-
-def _check_parts(upload: Upload, options: ParsingOptions) -> None:
-    """Before anything is unpacked: the directory says how large it becomes, and zipfile unpacks no more than that."""
-    with ZipFile(BytesIO(upload.content)) as archive:
-        parts = archive.infolist()
-        size = sum(part.file_size for part in parts)
-        if size > options.unpacked_bytes or len(parts) > _MANY_PARTS:
-            raise TooLarge(
-                f"'{upload.name}' would unpack to {size:,} bytes in {len(parts):,} parts; at most "
-                f"{options.unpacked_bytes:,} bytes in {_MANY_PARTS:,} parts are read. Split it, or remove its pictures."
+    """Headings by style, lists as lines; text boxes and notes count, deleted text, headers and footers do not."""
+    with OfficePackage.open(upload, options) as package:
+        body = child(package.xml(package.main), "body")
+        if body is None:
+            raise Unparsable(
+                f"'{upload.name}' is damaged as a DOCX file: it has no body. Save it anew and send it again."
             )
-        if any(part.flag_bits & 1 for part in parts):
-            raise Unparsable(f"'{upload.name}' is an encrypted archive. Save it without a password and send it again.")
-        for part in parts:
-            # Word writes no document types; they are the way to entities that expand without end.
-            if part.filename.endswith((".xml", ".rels")) and b"<!DOCTYPE" in archive.read(part):
-                raise Unparsable(f"'{upload.name}' declares a document type in {part.filename}; no DOCX file may.")
+        document = _WordDocument(package)
+        document.read(body)
+        return Reading(
+            document.finished(),
+            package.title or document.title,
+            language=document.styles.language.lower() or None,
+        )
 
 
-def _styles(document: WordDocument) -> dict[str, str]:
-    """Style names in lower case, by id. Names are English whatever the language of the word processor."""
-    return {style.style_id: (style.name or "").lower() for style in document.styles}
+class _WordDocument:
+    """Reads a body from its beginning. Items of a list gather until something else comes."""
+
+    def __init__(self, package: OfficePackage) -> None:
+        self.styles = WordStyles.of(_part(package, "styles"))
+        self.title = ""
+        self._numbering = WordNumbering.of(_part(package, "numbering"))
+        self._text = WordText(_notes(package))
+        self._headings = Headings()
+        self._items: list[str] = []
+
+    def read(self, container: Element) -> None:
+        """Paragraphs, tables, and what stands in the text boxes that hang on them."""
+        for element in content(container, "p", "tbl"):
+            if local(element) == "tbl":
+                self._end_list()
+                self._add("\n".join(self._table(element)))
+            else:
+                self._paragraph(element)
+                for box in boxes(element):
+                    self._end_list()
+                    self.read(box)
+
+    def finished(self) -> tuple[Block, ...]:
+        """Everything that was read."""
+        self._end_list()
+        return self._headings.blocks()
+
+    def _paragraph(self, paragraph: Element) -> None:
+        level = self.styles.level(paragraph)
+        if self.styles.is_contents(paragraph):
+            return
+        if level is not None:
+            self._end_list()
+            if title := self._text.of(paragraph, numbered=False).strip():
+                self._headings.enter(level, title)
+            self._add("")
+        elif self.styles.is_title(paragraph):
+            self._end_list()
+            text = self._text.of(paragraph, numbered=False).strip()
+            self.title = self.title or text
+            self._add("")
+        elif (item := self.styles.item(paragraph)) is not None:
+            if text := self._text.of(paragraph).strip():
+                self._items.append("  " * item.level + self._numbering.mark(item) + text)
+        else:
+            text = self._text.of(paragraph)
+            if text.strip():
+                self._end_list()
+            self._add(text)
+
+    def _end_list(self) -> None:
+        if self._items:
+            items, self._items = self._items, []
+            self._add("\n".join(items))
+
+    def _add(self, text: str) -> None:
+        """A block, and below it the notes that it points to."""
+        if self._items:
+            return
+        self._headings.add(text)
+        self._headings.add("\n".join(self._text.take_notes()))
+
+    def _table(self, table: Element) -> list[str]:
+        rows: list[list[str]] = []
+        header_rows = 0
+        for row in content(table, "tr"):
+            properties = child(row, "trPr")
+            if properties is not None and child(properties, "del") is not None:
+                continue
+            rows.append(self._row(row, rows[-1] if rows else []))
+            header_rows += properties is not None and child(properties, "tblHeader") is not None
+        return table_lines(rows, headed=header_rows == 1)
+
+    def _row(self, row: Element, above: list[str]) -> list[str]:
+        """Cells by column, so that they stand below their header; a short cell that spans rows is said in each."""
+        cells: list[str] = []
+        for cell in content(row, "tc"):
+            merged = child(cell, "tcPr", "vMerge")
+            span = child(cell, "tcPr", "gridSpan")
+            text = self._text.of_cell(cell)
+            if merged is not None and attribute(merged, "val") != "restart" and not text and len(cells) < len(above):
+                text = above[len(cells)] if len(above[len(cells)]) <= _REPEATED else ""
+            width = attribute(span, "val") if span is not None else None
+            cells += [text, *[""] * (_span(width) - 1)]
+        return cells
 
 
-def _style_of(element: Element, styles: dict[str, str]) -> str:
-    for style in element.iter(f"{_W}pStyle"):
-        return styles.get(style.get(f"{_W}val") or "", "")
-    return ""
+def _span(width: str | None) -> int:
+    return min(int(width), _WIDEST) if width and width.isascii() and width.isdecimal() and len(width) < 4 else 1
 
 
-def _content(container: Element) -> Iterator[Element]:
-    """Paragraphs and tables, those inside content controls and tracked moves too."""
-    for child in container:
-        if child.tag in {_PARAGRAPH, _TABLE}:
-            yield child
-        elif child.tag in {f"{_W}sdt", f"{_W}sdtContent", f"{_W}ins", f"{_W}moveTo", f"{_W}customXml"}:
-            yield from _content(child)
+def _part(package: OfficePackage, kind: str) -> Element | None:
+    part = package.related_part(package.main, kind)
+    return package.xml(part) if part else None
 
 
-def _rows(table: Element) -> Iterator[str]:
-    """Rows of this table; a table within a cell becomes part of the cell's line. A merged cell is said once."""
-    for row in table.iter(_ROW):
-        if _parent(row, _TABLE) is table:
-            cells = [
-                " ".join(_text(paragraph) for paragraph in cell.iter(_PARAGRAPH))
-                for cell in row.iter(_CELL)
-                if _parent(cell, _ROW) is row
-            ]
-            if any(cell.strip() for cell in cells):
-                yield row_text(cells)
-
-
-def _parent(element: Element, tag: str) -> Element | None:
-    parent = element.getparent()
-    while parent is not None and parent.tag != tag:
-        parent = parent.getparent()
-    return parent
-
-
-def _text(paragraph: Element) -> str:
-    """Text with tabs and breaks; deleted text has a tag of its own (delText), and moved text is read where it went."""
-    pieces: list[str] = []
-    for element in paragraph.iter():
-        if element.tag == f"{_W}t":
-            pieces.append(element.text or "")
-        elif element.tag in _BREAKS and _parent(element, f"{_W}pPr") is None:
-            pieces.append(_BREAKS[str(element.tag)])
-    return "".join(pieces)
+def _notes(package: OfficePackage) -> dict[tuple[str, str], Element]:
+    """Footnotes and endnotes by kind and id; what draws the line above them has an id, too, and no text."""
+    notes: dict[tuple[str, str], Element] = {}
+    for kind in ("footnote", "endnote"):
+        for note in children(_part(package, f"{kind}s")):
+            notes[kind, attribute(note, "id") or ""] = note
+    return notes

@@ -97,7 +97,7 @@ def test_a_small_html_page_stays_whole_and_loses_only_menu_scripts_and_hidden_te
     assert document.title == "Opening hours"
     assert document.blocks == (
         Block("Open from nine to five.\nClosed on Monday.", ("Opening hours",)),
-        Block("Day | Hours\nEaster | closed", ("Opening hours", "Holidays")),
+        Block("Day: Easter; Hours: closed", ("Opening hours", "Holidays")),
         Block("- One\n- Two bolder\n  - Nested", ("Opening hours", "Holidays")),
         Block("code x\n  y", ("Opening hours", "Holidays")),
     )

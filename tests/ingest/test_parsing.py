@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
+import lzma
 
 import pytest
 from hypothesis import given, settings
@@ -12,10 +14,15 @@ from ingest.formats.reading import ParsingOptions
 from ingest.parsing import Parsing
 from pipeline.errors import FleetfootError, TooLarge, Unparsable
 from pipeline.passages import Document, Upload
-from tests import documents
+from tests import documents, office_files
 
 PDF = documents.pdf([["Hello from a page."]])
 WORD = documents.word()
+PRESENTATION = office_files.presentation()
+SPREADSHEET = office_files.spreadsheet()
+BINARY = (
+    b'<Relationships><Relationship Id="r" Type="http://x/officeDocument" Target="xl/workbook.bin"/></Relationships>'
+)
 
 
 def parse(name: str, content: bytes, media_type: str | None = None, options: ParsingOptions | None = None) -> Document:
@@ -28,6 +35,10 @@ def parse(name: str, content: bytes, media_type: str | None = None, options: Par
         ("report.txt", PDF, None, "application/pdf"),
         ("report", b"junk before it\n" + PDF, "text/plain", "application/pdf"),
         ("letter.pdf", WORD, "application/pdf", "wordprocessingml"),
+        ("letter.docx", PRESENTATION, None, "presentationml"),
+        ("slides.csv", SPREADSHEET, "text/csv", "spreadsheetml"),
+        ("sheet.xlsx", b"a,b\n1,2", None, "text/plain"),
+        ("about.md", b"A file that begins with %PDF-1.7 is a PDF.", None, "text/markdown"),
         ("page.md", b"<!-- x -->\n<!DOCTYPE html><p>Hi", None, "text/html"),
         ("page", b"\xff\xfe" + "<html><p>Hi".encode("utf-16-le"), None, "text/html"),
         ("notes.pdf", b"only text", None, "text/plain"),
@@ -81,21 +92,34 @@ def test_a_declared_language_counts_only_where_the_text_does_not_tell():
         ("tags.html", b"<html><body><nav>Menu</nav></body></html>", "has no text"),
         ("comment.html", b"<!-- nothing -->", "has no text"),
         ("header.csv", b"\n\n", "has no text"),
-        ("scan.pdf", documents.scanned_pdf(), "has no text on its 1 pages, perhaps because they were scanned"),
+        ("scan.pdf", documents.scanned_pdf(), "has no text on its only page; it may be scanned: run OCR first"),
+        (
+            "scans.pdf",
+            documents.scanned_pdf("sbs"),
+            "has no text on any of its 3 pages; it may be scanned: run OCR first",
+        ),
         ("secret.pdf", documents.encrypted_pdf("pw"), "is an encrypted PDF"),
         ("cut.pdf", PDF[: len(PDF) // 2], "damaged or cut short"),
         ("cut.docx", WORD[: len(WORD) // 2], "damaged or cut short"),
-        ("hollow.docx", documents.with_part(WORD, "[Content_Types].xml", b"<x/>"), "damaged or cut short"),
+        ("hollow.docx", documents.with_part(WORD, "word/document.xml", b"<x/>"), "it has no body"),
+        ("lost.docx", documents.with_part(WORD, "_rels/.rels", b"<x"), "damaged or cut short"),
         ("broken.docx", documents.with_part(WORD, "word/document.xml", b"<w:document"), "damaged or cut short"),
         ("bomb.docx", documents.xml_bomb(), "declares a document type"),
+        ("sheet.xlsb", documents.zipped({"xl/workbook.bin": b"", "_rels/.rels": BINARY}), "a binary spreadsheet"),
         (
-            "sheet.xlsx",
-            documents.with_part(WORD, "xl/workbook.xml", b"<x/>").replace(b"word/document", b"wurd/document"),
-            "is a spreadsheet",
+            "text.odt",
+            documents.zipped({"mimetype": b"application/vnd.oasis.opendocument.text"}),
+            "an OpenDocument file",
         ),
+        ("book.epub", documents.zipped({"mimetype": b"application/epub+zip"}), "an e-book"),
         ("old.doc", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(100), "an old Office file"),
         ("photo.txt", b"\x89PNG\r\n\x1a\n" + bytes(100), "a picture"),
-        ("pages.txt.gz", gzip.compress(b"text"), "a gzip archive"),
+        ("pages.zip", documents.zipped({"a.txt": b"text"}), "a ZIP archive, which is not read. Unpack it"),
+        ("pages.txt.gz", gzip.compress(b"text"), "a gzip archive, which is not read. Unpack it"),
+        ("pages.bz2", bz2.compress(b"text"), "a bzip2 archive"),
+        ("pages.xz", lzma.compress(b"text"), "an xz archive"),
+        ("pages.txt", documents.tarred({"a.txt": b"text"}), "a tar archive"),
+        ("film.html", b"\x00\x00\x00\x18ftypmp42" + bytes(100), "a film"),
         ("data.bin", bytes(range(256)) * 8, "binary data"),
         ("deep.json", b"[" * 100_000, "JSON"),
         ("list.jsonl", b"[1]", "no JSON object"),
