@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from hashlib import blake2b, sha256
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -99,6 +100,25 @@ def test_ideographs_are_cut_after_sentences_too(chunker):
     assert all(passage.text.endswith("。") for passage in passages)
 
 
+@pytest.mark.parametrize("overlap", [15, 20])
+def test_an_overlap_is_of_whole_sentences_as_many_as_fit(tokenizer, overlap):
+    overlapping = SentenceChunker.open(tokenizer, ChunkOptions(tokens=40, overlap=overlap))
+    counter = overlapping._counter
+    sentences = [f"It is {'word ' * (number % 4)}of {number}." for number in range(60)]
+    text = " ".join(sentences)
+    passages = overlapping.chunk(document(Block(text)))
+    begins = {text.index(sentence) for sentence in sentences}
+    assert len(passages) > 8
+    for before, after in pairwise(passages):
+        shared = before.text[after.start - before.start :]
+        assert after.start in begins
+        assert before.text.endswith(".")
+        assert 0 < counter.count(shared) <= overlap
+        assert after.text.startswith(shared)
+        one_more = text.rfind(". ", 0, after.start - 2) + 2 if after.start - 2 > before.start else before.start
+        assert counter.count(text[one_more : before.start + len(before.text)]) > overlap
+
+
 def test_an_overlap_repeats_the_end_of_the_passage_before(tokenizer):
     overlapping = SentenceChunker.open(tokenizer, ChunkOptions(tokens=40, overlap=20))
     first, second, *_ = overlapping.chunk(document(Block("One two. Three four. " * 40)))
@@ -153,6 +173,8 @@ def test_a_passage_carries_what_its_document_knows(chunker):
         page=2,
         language="en",
         metadata={"team": "hr"},
+        parent="d1#0",
+        start=0,
     )
 
 
