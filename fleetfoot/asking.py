@@ -31,10 +31,23 @@ class Asked:
 
 
 async def search(
-    client: Client, collection: str, query: str, *, top_k: int | None = None, deadline_ms: float | None = None
+    client: Client,
+    collection: str,
+    query: str,
+    *,
+    top_k: int | None = None,
+    deadline_ms: float | None = None,
+    filters: Json | None = None,
 ) -> Json:
     """The answer of /v1/retrieve, as it came."""
-    body = {"query": query, "collection": collection, "top_k": top_k, "deadline_ms": deadline_ms}
+    body: dict[str, object] = {
+        "query": query,
+        "collection": collection,
+        "top_k": top_k,
+        "deadline_ms": deadline_ms,
+    }
+    if filters is not None:
+        body["filters"] = filters
     return await client.post("/v1/retrieve", body)
 
 
@@ -60,6 +73,7 @@ async def ask(
     *,
     top_k: int | None = None,
     deadline_ms: float | None = None,
+    filters: Json | None = None,
 ) -> Asked:
     """Streams an answer to the console as it comes. Raises UpstreamFailed when the stream breaks off."""
     body = {
@@ -68,7 +82,7 @@ async def ask(
         "stream": True,
         "stream_options": {"include_usage": True},
         "deadline_ms": deadline_ms,
-        "retrieval": {"top_k": top_k},
+        "retrieval": {"top_k": top_k} if filters is None else {"top_k": top_k, "filters": filters},
     }
     text: list[str] = []
     extension: Json | None = None

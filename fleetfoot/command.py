@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 from fleetfoot.benching import bench
+from fleetfoot.narrowing import Narrowed, filter_of
 from fleetfoot.setting_up import keys, models
 from fleetfoot.telling import HERE, AsJson, Collection, Deadline, Key, TopK, Url, print_json, run, told
 
@@ -170,6 +171,7 @@ def jobs(
 def search(
     query: Annotated[str, typer.Argument(help="What to look for.")],
     collection: Collection = "default",
+    filters: Narrowed = None,
     top_k: TopK = None,
     deadline_ms: Deadline = None,
     as_json: AsJson = False,
@@ -183,7 +185,9 @@ def search(
 
     async def go() -> None:
         async with connect(url, key) as client:
-            found = await look(client, collection, query, top_k=top_k, deadline_ms=deadline_ms)
+            found = await look(
+                client, collection, query, top_k=top_k, deadline_ms=deadline_ms, filters=filter_of(filters)
+            )
         if as_json:
             print_json(found)
         else:
@@ -199,6 +203,7 @@ def ask(
     collection: Annotated[
         str, typer.Option("--collection", "-c", help="A collection, or collection@profile.")
     ] = "default",
+    filters: Narrowed = None,
     top_k: TopK = None,
     deadline_ms: Deadline = None,
     as_json: AsJson = False,
@@ -214,7 +219,15 @@ def ask(
 
     async def go() -> None:
         async with connect(url, key) as client:
-            asked = await stream(client, collection, question, console, top_k=top_k, deadline_ms=deadline_ms)
+            asked = await stream(
+                client,
+                collection,
+                question,
+                console,
+                top_k=top_k,
+                deadline_ms=deadline_ms,
+                filters=filter_of(filters),
+            )
         if as_json:
             print_json({"answer": asked.text, **asked.extension})
         else:
