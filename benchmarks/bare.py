@@ -21,7 +21,8 @@ from retrieve.encoder import EncoderOptions, OnnxEncoder
 from retrieve.fusion import fuse
 from retrieve.generation import Generation
 from retrieve.hybrid import HybridOptions, search_terms, search_vector
-from retrieve.manifest import Verifier
+from retrieve.shelf import GenerationShelf
+from retrieve.verifying import Verifier
 
 TOP_K = 10
 
@@ -39,8 +40,10 @@ def main() -> None:
         ref = catalog.current("default", options.collection)
     assert ref is not None
     generation = Generation.open(ref, embedder=encoder.fingerprint, verifier=Verifier(options.data / "stamps"))
-    generation.lexical.warm_up()
-    generation.dense.warm_up()
+    shelf = GenerationShelf((generation,))
+    for segment in shelf.segments:
+        segment.lexical.warm_up()
+        segment.dense.warm_up()
     profile, caller = Profile(), Caller()
     depth, most_terms = profile.search.candidates, HybridOptions().most_terms
 
@@ -51,11 +54,11 @@ def main() -> None:
         after_lexical = time.perf_counter()
         vector = encoder.encode_ids([encoder.tokenize(text)])[0]
         after_encoding = time.perf_counter()
-        dense = search_vector(vector, (generation,), depth)
+        dense = search_vector(vector, shelf.segments, depth)
         after_dense = time.perf_counter()
         fused = fuse([dense] if lexical.found is None else [lexical.found, dense], profile.search)
         rows = [candidate.key for candidate in fused]
-        _ = [generation.table.passage(row) for row in rows[:TOP_K]]
+        _ = shelf.passages(rows[:TOP_K])
         return rows, {
             "lexical": after_lexical - started,
             "encode": after_encoding - after_lexical,

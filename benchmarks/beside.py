@@ -21,9 +21,10 @@ from pipeline.passages import Leg
 from pipeline.profile import Search
 from retrieve.dense import DenseOptions
 from retrieve.encoder import EncoderOptions, OnnxEncoder, OnnxPassageEncoder
-from retrieve.generation import Generation, GenerationOptions
-from retrieve.manifest import Verifier
+from retrieve.generation import Generation
 from retrieve.model_library import ModelLibrary
+from retrieve.segment_writing import GenerationOptions
+from retrieve.verifying import Verifier
 
 ROOT = Path(__file__).resolve().parents[1]
 SETS = ("scifact", "cranfield")
@@ -62,7 +63,8 @@ def recall_of(data: Synthetic, questions: Sequence[str], *, depth: int = DEPTH) 
     generation = Generation.open(data.ref, embedder=data.embedder, verifier=Verifier(data.data / "stamps"))
     vectors = np.stack([encoder.encode_ids([encoder.tokenize(question)])[0] for question in questions])
     exact = nearest(data.vectors(), vectors, depth)
-    found = [generation.dense.search(vector, depth).rows.tolist() for vector in vectors]
+    (segment,) = generation.segments
+    found = [segment.dense.search(vector, depth).rows.tolist() for vector in vectors]
     return _recall(exact, found)
 
 

@@ -16,7 +16,7 @@ from assembly import StorageOptions, embedder
 from ingest.catalog import Catalog
 from retrieve.generation import Generation
 from retrieve.lexical_kernel import kernel
-from retrieve.manifest import Verifier
+from retrieve.verifying import Verifier
 
 
 def main() -> None:
@@ -34,8 +34,9 @@ def main() -> None:
     began = time.perf_counter()
     generation = Generation.open(ref, embedder=fingerprint, verifier=Verifier(options.data / "stamps"))
     opened = time.perf_counter()
-    generation.lexical.warm_up()
-    generation.dense.warm_up()
+    for segment in generation.segments:
+        segment.lexical.warm_up()
+        segment.dense.warm_up()
     print(json.dumps({"open": opened - began, "warm_up": time.perf_counter() - opened}))
 
 

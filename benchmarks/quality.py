@@ -30,10 +30,12 @@ from pipeline.passages import Caller, Candidates, Leg, Passage, Query
 from pipeline.ports import GenerationRef
 from pipeline.profile import Fusion, Profile, Search
 from retrieve.encoder import EncoderOptions, OnnxEncoder, OnnxPassageEncoder, as_rows, as_vectors
-from retrieve.generation import FolderWriter, Generation, GenerationOptions
+from retrieve.generation import Generation
+from retrieve.generation_writing import FolderWriter
 from retrieve.hybrid import HybridRetriever
 from retrieve.model_library import ModelLibrary
 from retrieve.query_encoder import QueryEncoder
+from retrieve.segment_writing import GenerationOptions
 from retrieve.serving import Generations
 
 ROOT = Path(__file__).parents[1]
@@ -117,10 +119,18 @@ def retriever(
 ) -> Iterator[HybridRetriever]:
     """The service's own retriever over a generation written for it."""
     writer = FolderWriter.open(encoder.model, options)
-    digest = writer.write(
-        folder / "1", judged.name, 1, judged.passages, as_vectors(rows), encoder.fingerprint, "one passage a document"
+    written = writer.write_generation(
+        folder,
+        judged.name,
+        1,
+        embedder=encoder.fingerprint,
+        chunker="one passage a document",
+        previous=None,
+        keep=(),
+        gone=(),
+        added=writer.write_segment(folder, judged.passages, as_vectors(rows)),
     )
-    ref = GenerationRef(judged.name, 1, folder / "1", digest)
+    ref = GenerationRef(judged.name, 1, folder / "g1", written.digest)
     permits = threading.Semaphore(2)
     with (
         QueryEncoder(encoder, permits=permits) as queries,

@@ -37,7 +37,9 @@ from ingest.passage import content_hash
 from pipeline.passages import Passage, Upload
 from pipeline.ports import GenerationRef
 from retrieve.encoder import as_rows, as_vectors
+from retrieve.manifest import Manifest
 from retrieve.model_library import ModelLibrary
+from retrieve.segment import VECTORS
 
 ROOT = Path(__file__).resolve().parents[1]
 KEPT = ROOT / ".bench" / "synthetic"
@@ -81,8 +83,9 @@ class Synthetic:
 
     def vectors(self) -> NDArray[np.float32]:
         """`[passages, dimensions]`, mapped from the generation itself."""
-        (file,) = self.ref.folder.glob("*/vectors.npy")
-        return cast("NDArray[np.float32]", np.load(file, mmap_mode="r"))
+        manifest = Manifest.read(self.ref)
+        (part,) = manifest.parts
+        return cast("NDArray[np.float32]", np.load(manifest.folder(self.ref.folder, part) / VECTORS, mmap_mode="r"))
 
     def write_for_peers(self) -> Path:
         """A folder with `passages.jsonl` (title and text) and `vectors.npy`, for those who build indexes of their own.
@@ -132,15 +135,23 @@ def _build(passages: int, storage: StorageOptions, script: Script, kept: Path) -
         drawn = time.perf_counter()
         generations = Generations(catalog, Backlog(catalog))
         plan = replace(_begun(catalog, generations), passages=passages)
-        folder = generations.folder(plan.collection_id, plan.number)
+        home = generations.folder(plan.collection_id, plan.number).parent
         embedder, chunker = encoding.encoder.fingerprint, f"zipf-{TEXTS}.{VERSION}"
         rows = (_passage(text) for block in script.blocks(passages) for text in block)
-        digest = encoding.writer.write(
-            folder, plan.collection, plan.number, rows, as_vectors(vectors), embedder, chunker
+        written_as = encoding.writer.write_generation(
+            home,
+            plan.collection,
+            plan.number,
+            embedder=embedder,
+            chunker=chunker,
+            previous=None,
+            keep=(),
+            gone=(),
+            added=encoding.writer.write_segment(home, rows, as_vectors(vectors)),
         )
         written = time.perf_counter()
-        generations.commit(plan, Made(digest, embedder, chunker, written - drawn))
-        size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+        generations.commit(plan, Made(written_as.digest, embedder, chunker, written - drawn))
+        size = sum(file.stat().st_size for file in home.rglob("*") if file.is_file())
     return Built(passages, encoded - began, drawn - encoded, written - drawn, size)
 
 

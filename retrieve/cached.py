@@ -8,6 +8,7 @@ from typing import Protocol
 from pipeline.caching import Cache, CacheCounts, CacheOptions, key_of
 from pipeline.clock import Clock, Stage
 from pipeline.errors import OutOfTime
+from pipeline.filters import canonical
 from pipeline.passages import Candidate, Candidates, Query
 from pipeline.ports import Retriever, SecondLevel
 from retrieve.kept import read, whole, written
@@ -29,16 +30,18 @@ class Shelves(Protocol):
 def retrieval_key(made_by: str) -> Key:
     """What names a retrieval: all that its candidates depend on, and nothing else of the query.
 
-    The generations by number and digest, the text and the asides, every field of `Search`, and whose documents may be
-    seen by whom (tenant and labels). `made_by` names what is the same for all requests of an instance and decides what
-    is found: instances share a second level only as far as they would find the same.
+    The generations by number and digest (which names their segments and tombstones), the text and the asides, the
+    filter, every field of `Search`, and whose documents may be seen by whom (tenant and labels). `made_by` names what
+    is the same for all requests of an instance and decides what is found: instances share a second level only as far
+    as they would find the same.
     """
 
     def key(query: Query, shelf: GenerationShelf) -> bytes:
         generations = [(each.ref.collection, each.ref.number, each.ref.digest) for each in shelf.generations]
         scope = (query.caller.tenant, sorted(query.caller.labels))
         # Representations of frozen values of plain ones: exact, and a field that is added to Search is in it at once.
-        parts = (scope, generations, shelf.unpublished, query.asides, query.profile.search)
+        asked = canonical(query.filter) if query.filter is not None else ""
+        parts = (scope, generations, shelf.unpublished, query.asides, asked, query.profile.search)
         return key_of("retrieval", made_by, query.text, *map(repr, parts))
 
     return key
@@ -142,7 +145,7 @@ class CachedRetriever:
 
 
 def _read(value: bytes, shelf: GenerationShelf) -> tuple[Candidate, ...]:
-    return read(value, [generation.rows for generation in shelf.generations], ROW_BITS)
+    return read(value, [segment.rows for segment in shelf.segments], ROW_BITS)
 
 
 def _serving(query: Query, shelf: GenerationShelf) -> Serving:

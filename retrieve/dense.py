@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.errors import Damaged
+from retrieve.coded import CodedOptions, depth
 from retrieve.filtered import nearest_allowed, nearest_of
 from retrieve.rows import Rows
 
@@ -63,16 +64,29 @@ class DenseIndex:
     `vectors` is `[rows, dimensions] float32`, L2-normalised, what the index was made from.
     """
 
-    def __init__(self, index: faiss.Index, vectors: NDArray[np.float32], options: DenseOptions) -> None:
+    def __init__(
+        self,
+        index: faiss.Index,
+        vectors: NDArray[np.float32],
+        options: DenseOptions,
+        filtering: CodedOptions | None = None,
+    ) -> None:
         self._index = cast("Any", index)
         self._vectors = vectors
         self._options = options
         self._graph = isinstance(index, faiss.IndexHNSW)
         self._lists = int(self._index.nlist) if isinstance(index, faiss.IndexIVF) else 0
+        self._filtering = filtering or CodedOptions()
         self._coded = isinstance(index, (faiss.IndexPQFastScan, faiss.IndexIVFPQFastScan))
 
     @classmethod
-    def open(cls, file: Path, vectors: NDArray[np.float32], options: DenseOptions) -> DenseIndex:
+    def open(
+        cls,
+        file: Path,
+        vectors: NDArray[np.float32],
+        options: DenseOptions,
+        filtering: CodedOptions | None = None,
+    ) -> DenseIndex:
         """Raises Damaged when FAISS cannot read the file, or when it is not of these vectors."""
         try:
             index = faiss.read_index(str(file), faiss.IO_FLAG_MMAP_IFC)
@@ -86,7 +100,7 @@ class DenseIndex:
                 f"'{file.name}' is of {index.ntotal} x {index.d} vectors, and there are {vectors.shape[0]} x "
                 f"{vectors.shape[1]}. Make the collection anew with `fleetfoot refresh`."
             )
-        return cls(index, vectors, options)
+        return cls(index, vectors, options, filtering)
 
     @property
     def rows(self) -> int:
@@ -106,9 +120,11 @@ class DenseIndex:
         """Implements DenseSearch."""
         # OpenMP keeps this per calling thread. Two threads for four callers took 47 queries/s down to 23.
         faiss.omp_set_num_threads(1)
-        if allowed is not None:
-            return nearest_allowed(self._nearest, self._vectors, vector, k, allowed)
-        return self._nearest(vector, k)
+        if allowed is None:
+            return self._nearest(vector, k)
+        if self._coded:
+            return self._allowed_by_codes(vector, k, allowed)
+        return nearest_allowed(self._nearest, self._vectors, vector, k, allowed)
 
     def _nearest(self, vector: NDArray[np.float32], k: int) -> Rows:
         k = min(k, self.rows)
@@ -123,17 +139,52 @@ class DenseIndex:
         return in_order(rows[0], scores[0])
 
     def _by_codes(self, vector: NDArray[np.float32], k: int) -> Rows:
-        options = self._options
-        nearer: Any = None
-        if self._lists:
-            nearer = cast("Any", faiss).SearchParametersIVF(nprobe=self._near(k))
-        wide = min(options.compared + options.compared_each * k, self.rows)
-        _, found = self._index.search(vector[None, :], wide, params=nearer)
-        rows: NDArray[np.int64] = np.sort(found[0][found[0] >= 0])  # read in the order in which they lie
+        rows = self._found_by_codes(vector, min(self._compared(k), self.rows), self._near(k))
         return nearest_of(rows, self._vectors, vector, k)
+
+    def _allowed_by_codes(self, vector: NDArray[np.float32], k: int, allowed: NDArray[np.uint8]) -> Rows:
+        """Like `_by_codes` among allowed rows: as many of them are compared exactly. See `retrieve.coded`."""
+        options, count = self._filtering, int(np.count_nonzero(allowed))
+        k = min(k, count)
+        if k <= 0:
+            return Rows.none()
+        near = self._near(depth(k, count, self.rows))
+        wanted = min(self._compared(k), count)
+        if not options.compares_all(count, self.rows * near / (self._lists or 1)):
+            wider, mostly = 1, count >= options.mostly * self.rows
+            while wider <= options.widest:
+                wide = min(wanted * wider, count)
+                if self._lists and not (mostly and wider == 1):
+                    among = cast("Any", faiss).IDSelectorBitmap(np.packbits(allowed != 0, bitorder="little"))
+                else:
+                    wide, among = depth(wide, count, self.rows), None
+                rows = self._found_by_codes(vector, wide, min(near * wider, self._lists), among)
+                rows = rows[allowed[rows] != 0]  # no selector is trusted
+                if len(rows) >= max(options.enough * min(wanted * wider, count), k):
+                    return nearest_of(rows, self._vectors, vector, k)
+                wider = options.next(wider, wanted * wider, len(rows))
+        return nearest_of(np.flatnonzero(allowed), self._vectors, vector, k)
+
+    def _found_by_codes(
+        self, vector: NDArray[np.float32], wide: int, lists: int, among: Any = None
+    ) -> NDArray[np.int64]:
+        """The rows whose codes are nearest, in the order in which they lie, for so they are read."""
+        parameters: Any = None
+        if self._lists:
+            given = {} if among is None else {"sel": among}
+            parameters = cast("Any", faiss).SearchParametersIVF(nprobe=lists, **given)
+        _, found = self._index.search(vector[None, :], wide, params=parameters)
+        rows: NDArray[np.int64] = np.sort(found[0][found[0] >= 0])
+        return rows
+
+    def _compared(self, k: int) -> int:
+        """How many rows are compared exactly."""
+        return self._options.compared + self._options.compared_each * k
 
     def _near(self, k: int) -> int:
         """How many lists are read."""
+        if not self._lists:
+            return 1
         wanted = max(self._options.read_share * self.rows, self._options.read_each * k)
         return min(ceil(self._lists * wanted / self.rows), self._lists)
 

@@ -1,7 +1,8 @@
 """Nearest among allowed rows, over an index that knows no filter: search deeper, check, and compare exactly when short.
 
 No index is trusted with a filter: graphs lose recall under one (.91, .61 and .17 at 50, 10 and 1 % allowed), and what a
-GPU's selector returned is checked here like everything else.
+GPU's selector returned is checked here like everything else. What is dead is left out in the same way, and there are
+two sorts of that: a few rows of a million, and all that a query would find, because a document was replaced.
 """
 
 from __future__ import annotations
@@ -22,11 +23,13 @@ Search = Callable[[NDArray[np.float32], int], Rows]
 
 @dataclass(frozen=True, slots=True)
 class FilterOptions:
-    """Up to `exact_up_to` allowed rows are compared one by one. Of more the index is asked `deeper` times as deep as
-    chance would need, if that is no more than `deepest`."""
+    """Up to `exact_up_to` allowed rows are compared one by one. Of more the index is asked for `deeper` times as many
+    others as chance would bring, and `more`; when that falls short `again` times as deep; never beyond `deepest`."""
 
     exact_up_to: int = 5_000
     deeper: float = 2.0
+    more: int = 32
+    again: int = 4
     deepest: int = 2_048
 
 
@@ -47,12 +50,15 @@ def nearest_allowed(
     k = min(k, count)
     if k <= 0:
         return Rows.none()
-    depth = min(ceil(options.deeper * k * len(allowed) / count), len(allowed))
-    if count > options.exact_up_to and depth <= options.deepest:
-        found = search(vector, depth)
-        kept = allowed[found.rows] != 0
-        if np.count_nonzero(kept) >= k:
-            return Rows(found.rows[kept][:k], found.scores[kept][:k])
+    if count > options.exact_up_to:
+        depth = k + ceil(options.deeper * k * (len(allowed) - count) / count) + options.more
+        for deep in (depth, depth * options.again):
+            if deep > options.deepest:
+                break
+            found = search(vector, min(deep, len(allowed)))
+            kept = allowed[found.rows] != 0
+            if np.count_nonzero(kept) >= k:
+                return Rows(found.rows[kept][:k], found.scores[kept][:k])
     return nearest_of(np.flatnonzero(allowed), vectors, vector, k)
 
 

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pipeline.caching import CacheCounts
 from pipeline.clock import Clock, Stage
 from pipeline.errors import InvalidInput, OutOfTime, Overloaded
 from pipeline.lane import Lane
 from pipeline.passages import Aside, Candidates, Degraded, Leg, Query
+from retrieve.allowed import Allowed
+from retrieve.filtering import is_known, mask_of
 from retrieve.fusion import Found, fuse
 from retrieve.generation import Generation
-from retrieve.lexical import Statistics
+from retrieve.lexical import Runs, Statistics
 from retrieve.query_encoder import QueryEncoder
 from retrieve.rows import Rows
+from retrieve.segment import Segment
 from retrieve.serving import Generations
 from retrieve.shelf import ROW_BITS, GenerationShelf
 
@@ -44,8 +48,9 @@ class Outcome:
 class HybridRetriever:
     """Implements Retriever. `lexical` and `dense` are lanes: on a CPU of one or more threads, on a GPU of one.
 
-    Several collections are searched as one: document frequencies are added up before idf is taken, vectors come from
-    one embedder, so each leg has one list over all of them, and ranks are taken in that.
+    All segments of all collections are searched as one: document frequencies are added up before idf is taken, vectors
+    come from one embedder, so each leg has one list over all of them, and ranks are taken in that. What is dead, or
+    outside the query's filter, or closed to the caller, neither leg can find. `filters` counts the masks for that.
     """
 
     def __init__(
@@ -62,13 +67,16 @@ class HybridRetriever:
         self._lexical = lexical
         self._dense = dense
         self._options = options or HybridOptions()
+        self.filters = CacheCounts()
 
     async def retrieve(self, query: Query, clock: Clock) -> Candidates:
-        """Implements Retriever. Raises what kept both legs from answering, OutOfTime before Overloaded."""
+        """Implements Retriever. Raises what kept both legs from answering, OutOfTime before Overloaded, and
+        InvalidInput for a filter that means nothing here."""
         shelf = await self._generations.shelf(query.caller.tenant, query.collections, clock)
         if not shelf.generations:
             return Candidates((), shelf, shelf.degraded)
-        outcomes = await self._search(query, shelf, clock)
+        allowed = await self._allowed(query, shelf, clock)
+        outcomes = await self._search(query, shelf, allowed, clock)
         found = [outcome.found for outcome in outcomes if outcome.found is not None]
         errors = [outcome.error for outcome in outcomes if outcome.error is not None]
         if errors and not found:
@@ -78,32 +86,42 @@ class HybridRetriever:
         given_up = (each for outcome in outcomes for each in outcome.degraded)
         return Candidates(items, shelf, (*shelf.degraded, *given_up))
 
-    async def _search(self, query: Query, shelf: GenerationShelf, clock: Clock) -> list[Outcome]:
+    async def _allowed(self, query: Query, shelf: GenerationShelf, clock: Clock) -> Allowed:
+        """What may be found. A filter that was not asked before is computed on a thread; without its result nothing may
+        be searched, so being late with it is being late with everything."""
+        segments, asked, labels = shelf.segments, query.filter, query.caller.labels
+        if is_known(segments, asked, labels):
+            return Allowed(segments, mask_of(segments, asked, labels, self.filters))
+        async with clock.lap(Stage.FILTER) as lap:
+            masks = await self._lexical.run(lap, lambda _: mask_of(segments, asked, labels, self.filters))
+        return Allowed(segments, masks)
+
+    async def _search(self, query: Query, shelf: GenerationShelf, allowed: Allowed, clock: Clock) -> list[Outcome]:
         legs = frozenset(query.profile.search.legs)
         if not legs:
             raise InvalidInput("A search needs at least one leg: lexical, dense or both.", field="legs")
         if Leg.DENSE not in legs:
-            return [await self._lexical_leg(query, shelf, clock)]
+            return [await self._lexical_leg(query, shelf, allowed, clock)]
         if Leg.LEXICAL not in legs:
-            return [await self._dense_leg(query, shelf, clock)]
+            return [await self._dense_leg(query, shelf, allowed, clock)]
         async with asyncio.TaskGroup() as group:
             # The lexical leg only joins its lane's line before the dense leg starts to wait for the encoder.
-            lexical = group.create_task(self._lexical_leg(query, shelf, clock))
-            dense = await self._dense_leg(query, shelf, clock)
+            lexical = group.create_task(self._lexical_leg(query, shelf, allowed, clock))
+            dense = await self._dense_leg(query, shelf, allowed, clock)
         return [lexical.result(), dense]
 
-    async def _lexical_leg(self, query: Query, shelf: GenerationShelf, clock: Clock) -> Outcome:
+    async def _lexical_leg(self, query: Query, shelf: GenerationShelf, allowed: Allowed, clock: Clock) -> Outcome:
         """Gives up the lexical leg when it is late, refused or failing: the dense leg alone still answers."""
         depth = query.profile.search.candidates
         try:
             async with clock.lap(Stage.LEXICAL) as lap:
                 return await self._lexical.run(
-                    lap, lambda _: search_terms(query, shelf.generations, depth, self._options.most_terms)
+                    lap, lambda _: search_terms(query, shelf.generations, depth, self._options.most_terms, allowed)
                 )
         except (OutOfTime, Overloaded, RuntimeError) as error:
             return _given_up(Stage.LEXICAL, error)
 
-    async def _dense_leg(self, query: Query, shelf: GenerationShelf, clock: Clock) -> Outcome:
+    async def _dense_leg(self, query: Query, shelf: GenerationShelf, allowed: Allowed, clock: Clock) -> Outcome:
         """Gives up the dense leg when encoding or searching is late, refused or failing."""
         stage = Stage.ENCODE
         try:
@@ -113,32 +131,73 @@ class HybridRetriever:
             vector = joined(vectors, query.asides)
             depth = query.profile.search.candidates
             async with clock.lap(stage) as lap:
-                found = await self._dense.run(lap, lambda _: search_vector(vector, shelf.generations, depth))
+                found = await self._dense.run(lap, lambda _: search_vector(vector, shelf.segments, depth, allowed))
             return Outcome(found)
         except (OutOfTime, Overloaded, RuntimeError) as error:
             return _given_up(stage, error)
 
 
-def search_terms(query: Query, generations: Sequence[Generation], depth: int, most_terms: int) -> Outcome:
-    """The lexical leg over all generations; each analyses the query for the languages that it holds."""
+def search_terms(
+    query: Query, generations: Sequence[Generation], depth: int, most_terms: int, allowed: Allowed | None = None
+) -> Outcome:
+    """The lexical leg over all generations."""
+    looked_up = look_up(query, generations, most_terms)
+    if not looked_up.segments:
+        return Outcome(degraded=looked_up.degraded)
+    allowed = allowed or Allowed.living(looked_up.segments)
+    found = [looked_up.search(place, depth, allowed.at(place)) for place in range(len(looked_up.segments))]
+    return Outcome(merged(Leg.LEXICAL, found, depth), looked_up.degraded)
+
+
+@dataclass(frozen=True, slots=True)
+class LookedUp:
+    """What is searched for in each segment: weighted terms and their postings, with the frequencies of all together.
+
+    There are no segments where the query has no terms.
+    """
+
+    segments: tuple[Segment, ...]
+    terms: tuple[Mapping[str, float], ...]
+    runs: tuple[Runs, ...]
+    statistics: Statistics
+    degraded: tuple[Degraded, ...] = ()
+
+    def search(self, place: int, depth: int, allowed: NDArray[np.uint8] | None) -> Rows:
+        """The best rows of the segment at that place."""
+        index, terms, runs = self.segments[place].lexical, self.terms[place], self.runs[place]
+        return index.search(terms, depth, runs=runs, statistics=self.statistics, allowed=allowed)
+
+
+def look_up(query: Query, generations: Sequence[Generation], most_terms: int) -> LookedUp:
+    """The query's terms in every segment; each generation analyses it for the languages that it holds."""
     analysed = [weighted_terms(query, generation) for generation in generations]
     every = dict.fromkeys(term for terms in analysed for term in terms)
     if not every:
         detail = "nothing is left of the query but stop words and signs; the lexical leg was skipped"
-        return Outcome(degraded=(Degraded(Stage.LEXICAL, "no_terms", detail),))
-    runs = [generation.lexical.find(terms) for generation, terms in zip(generations, analysed, strict=True)]
-    statistics = Statistics.of([generation.lexical for generation in generations], runs)
+        return LookedUp((), (), (), Statistics(0, {}), (Degraded(Stage.LEXICAL, "no_terms", detail),))
+    segments = tuple(segment for generation in generations for segment in generation.segments)
+    sizes = [len(generation.segments) for generation in generations]
+    runs = _found_terms(segments, analysed, sizes)
+    statistics = Statistics.of([segment.lexical for segment in segments], runs)
     degraded: tuple[Degraded, ...] = ()
     if len(every) > most_terms:
         analysed = [weightiest(terms, statistics, most_terms) for terms in analysed]
-        runs = [generation.lexical.find(terms) for generation, terms in zip(generations, analysed, strict=True)]
+        runs = _found_terms(segments, analysed, sizes)
         detail = f"the {most_terms} weightiest of {len(every)} terms were searched"
         degraded = (Degraded(Stage.LEXICAL, "approximate", detail),)
-    found = [
-        generation.lexical.search(terms, depth, runs=looked_up, statistics=statistics)
-        for generation, terms, looked_up in zip(generations, analysed, runs, strict=True)
-    ]
-    return Outcome(merged(Leg.LEXICAL, found, depth), degraded)
+    return LookedUp(segments, tuple(_repeated(analysed, sizes)), runs, statistics, degraded)
+
+
+def _found_terms(
+    segments: Sequence[Segment], analysed: Sequence[dict[str, float]], sizes: Sequence[int]
+) -> tuple[Runs, ...]:
+    repeated = _repeated(analysed, sizes)
+    return tuple(segment.lexical.find(terms) for segment, terms in zip(segments, repeated, strict=True))
+
+
+def _repeated(terms: Sequence[dict[str, float]], sizes: Sequence[int]) -> Iterator[dict[str, float]]:
+    """A generation's terms for each of its segments."""
+    return (of_one for of_one, size in zip(terms, sizes, strict=True) for _ in range(size))
 
 
 def weightiest(terms: Mapping[str, float], statistics: Statistics, most: int) -> dict[str, float]:
@@ -157,15 +216,20 @@ def weighted_terms(query: Query, generation: Generation) -> dict[str, float]:
     return terms
 
 
-def search_vector(vector: NDArray[np.float32], generations: Sequence[Generation], depth: int) -> Found:
-    """The dense leg over all generations."""
-    return merged(Leg.DENSE, [generation.dense.search(vector, depth) for generation in generations], depth)
+def search_vector(
+    vector: NDArray[np.float32], segments: Sequence[Segment], depth: int, allowed: Allowed | None = None
+) -> Found:
+    """The dense leg over all segments."""
+    allowed = allowed or Allowed.living(segments)
+    found = [segment.dense.search(vector, depth, allowed.at(place)) for place, segment in enumerate(segments)]
+    return merged(Leg.DENSE, found, depth)
 
 
 def merged(leg: Leg, found: Sequence[Rows], depth: int) -> Found:
-    """One list of keys over several generations, whose scores are on one scale; ties go to the lower key."""
+    """One list of keys over several segments, whose scores are on one scale; ties go to the lower key."""
     if len(found) == 1:
         return Found(leg, found[0].rows[:depth].tolist(), found[0].scores[:depth].tolist())
+    found = found or [Rows.none()]
     keys = np.concatenate([rows.rows.astype(np.int64) + (place << ROW_BITS) for place, rows in enumerate(found)])
     scores = np.concatenate([rows.scores for rows in found])
     order = np.lexsort((keys, -scores))[:depth]

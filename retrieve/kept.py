@@ -41,7 +41,7 @@ def whole(content: bytes) -> bool:
 
 
 def read(content: bytes, rows: Sequence[int], row_bits: int) -> tuple[Candidate, ...]:
-    """The candidates, for a shelf of generations of so many rows each.
+    """The candidates, for a shelf of segments of so many rows each.
 
     Raises ValueError for what `written` did not write, and for keys that such a shelf does not have.
     """

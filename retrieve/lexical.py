@@ -1,4 +1,4 @@
-"""BM25 over one generation's postings."""
+"""BM25 over one segment's postings."""
 
 from __future__ import annotations
 

@@ -1,22 +1,26 @@
-"""The manifest of a generation: what it holds, what made it, and a checksum of every file."""
+"""The manifest of a generation: what it holds, what made it, and a checksum of every file.
+
+FORMAT 2 names segments that lie beside the generation and are shared with others; FORMAT 1 had one inside the
+generation's own folder. Both are read, only the second is written.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, cast
-from uuid import uuid4
+from typing import Any
 
 from pipeline.errors import Damaged
-from pipeline.ports import GenerationRef
+from pipeline.ports import GenerationRef, SegmentRef
 
-FORMAT = 1
-NAME = "manifest.json"
+FORMAT, FIRST_FORMAT = 2, 1
+NAME, SEGMENT_NAME = "manifest.json", "segment.json"
+SEGMENTS = "segments"
+BASE, DELTA = "base", "delta"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,23 +36,73 @@ class FileSum:
         with file.open("rb") as stream:
             return cls(os.fstat(stream.fileno()).st_size, hashlib.file_digest(stream, "sha256").hexdigest())
 
+    @classmethod
+    def of_content(cls, content: bytes) -> FileSum:
+        """Of a file with this content."""
+        return cls(len(content), hashlib.sha256(content).hexdigest())
+
 
 @dataclass(frozen=True, slots=True)
 class SegmentInfo:
-    """One immutable segment. `languages` counts passages by language, "" where it is not known."""
+    """One immutable segment, its dead included. `languages` counts passages by language, "" where it is not known.
 
-    name: str
+    `attempt` tells segments apart that are equal but for damage done to the earlier one.
+    """
+
+    kind: str
+    documents: int
     passages: int
+    dimensions: int
+    average_length: float
     dense: str
     k1: float
     b: float
     languages: Mapping[str, int]
     files: Mapping[str, FileSum]
+    attempt: int = 0
+    name: str = ""
+
+    def named(self) -> SegmentInfo:
+        """The same under its name, which is made of all the rest."""
+        return replace(self, name=f"{self.kind}-{hashlib.sha256(self.content()).hexdigest()[:16]}")
+
+    def content(self) -> bytes:
+        """The bytes of the segment's own file, which says everything but its name."""
+        return _json({key: value for key, value in asdict(self).items() if key != "name"})
+
+    def ref(self) -> SegmentRef:
+        """As ingest knows it."""
+        return SegmentRef(self.name, self.kind, self.documents, self.passages, self.average_length)
+
+    @classmethod
+    def read(cls, folder: Path) -> SegmentInfo:
+        """Raises OSError when there is none, ValueError when it is not what its folder's name says."""
+        info = segment_of(json.loads((folder / SEGMENT_NAME).read_bytes())).named()
+        if info.name != folder.name:
+            raise ValueError(f"'{folder.name}/{SEGMENT_NAME}' is not what it was when the folder was named")
+        return info
+
+
+@dataclass(frozen=True, slots=True)
+class Dead:
+    """The tombstones of one segment: of how many documents and passages, and the file that has the rows."""
+
+    documents: int
+    passages: int
+    file: FileSum
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A segment as one generation has it."""
+
+    segment: SegmentInfo
+    dead: Dead | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a generation consists of; segments are searched as one, in this order."""
+    """What a generation consists of; its segments are searched as one, in this order."""
 
     collection: str
     number: int
@@ -57,16 +111,45 @@ class Manifest:
     chunker: str
     tokenizer: str
     analysis: str
-    segments: tuple[SegmentInfo, ...]
+    parts: tuple[Part, ...]
+    format: int = FORMAT
 
     @property
     def passages(self) -> int:
-        """Passages over all segments."""
-        return sum(segment.passages for segment in self.segments)
+        """Live passages over all segments."""
+        return sum(part.segment.passages - (part.dead.passages if part.dead else 0) for part in self.parts)
+
+    @property
+    def documents(self) -> int:
+        """Live documents over all segments; 0 in the first format, which does not count them."""
+        return sum(part.segment.documents - (part.dead.documents if part.dead else 0) for part in self.parts)
+
+    def languages(self) -> Mapping[str, int]:
+        """Passages by language over all segments, as one segment of all of them would count."""
+        counts: dict[str, int] = {}
+        for part in self.parts:
+            for language, count in part.segment.languages.items():
+                counts[language] = counts.get(language, 0) + count
+        return counts
+
+    def folder(self, generation: Path, part: Part) -> Path:
+        """Where a segment lies, given the generation's folder."""
+        above = generation if self.format == FIRST_FORMAT else generation.parent / SEGMENTS
+        return above / part.segment.name
+
+    def files(self, part: Part) -> Mapping[str, FileSum]:
+        """All that lies in a segment's folder, the file that describes the segment included."""
+        files = part.segment.files
+        if self.format == FIRST_FORMAT:
+            return files
+        return {**files, SEGMENT_NAME: FileSum.of_content(part.segment.content())}
 
     def content(self) -> bytes:
         """The bytes of the manifest's file; equal manifests have equal bytes."""
-        return json.dumps({"format": FORMAT, **asdict(self)}, indent=1, sort_keys=True, ensure_ascii=False).encode()
+        said = asdict(replace(self, parts=()))
+        del said["parts"]
+        parts = [{**asdict(part.segment), "dead": part.dead and asdict(part.dead)} for part in self.parts]
+        return _json({**said, "segments": parts})
 
     @classmethod
     def read(cls, ref: GenerationRef) -> Manifest:
@@ -78,59 +161,20 @@ class Manifest:
         found = hashlib.sha256(content).hexdigest()
         if found != ref.digest:
             raise damage(ref, f"'{NAME}' has sha256 {found}, and {ref.digest} was published.")
-        parts: dict[str, Any] = json.loads(content)
-        written = parts.pop("format")
-        if written != FORMAT:
-            raise damage(ref, f"'{NAME}' has format {written}, and this version reads {FORMAT}.")
-        segments = tuple(_segment(segment) for segment in parts.pop("segments"))
-        return cls(**parts, segments=segments)
+        said: dict[str, Any] = json.loads(content)
+        if said["format"] not in {FORMAT, FIRST_FORMAT}:
+            raise damage(
+                ref, f"'{NAME}' has format {said['format']}, and this version reads {FIRST_FORMAT} to {FORMAT}."
+            )
+        read = _part_of_first if said["format"] == FIRST_FORMAT else _part
+        dimensions = int(said["dimensions"])
+        parts = tuple(read(each, dimensions) for each in said.pop("segments"))
+        return cls(**said, parts=parts)
 
 
-class Verifier:
-    """Checks files against a manifest: by their content once per host, by size and stamp from then on.
-
-    `stamps` is a folder of this host; a stamp keeps each file's device, inode, size and modification time as they were
-    when its content was last read. Without a folder the content is read every time.
-    """
-
-    def __init__(self, stamps: Path | None) -> None:
-        self._stamps = stamps
-
-    def verify(self, ref: GenerationRef, manifest: Manifest) -> None:
-        """Raises Damaged, naming the file, what was expected and what was found."""
-        known = self._read(ref.digest)
-        seen: dict[str, list[int]] = {}
-        for name, expected in _files(manifest):
-            file = ref.folder / name
-            try:
-                state = file.stat()
-            except OSError as error:
-                raise damage(ref, f"'{name}' is missing: {error.strerror}.") from error
-            if state.st_size != expected.size:
-                raise damage(ref, f"'{name}' has {state.st_size} bytes, and its manifest says {expected.size}.")
-            seen[name] = [state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns]
-            if known.get(name) != seen[name] and (found := FileSum.of(file)) != expected:
-                raise damage(ref, f"'{name}' has sha256 {found.sha256}, and its manifest says {expected.sha256}.")
-        if seen != known:
-            self._keep(ref.digest, seen)
-
-    def _read(self, digest: str) -> dict[str, list[int]]:
-        if self._stamps is None:
-            return {}
-        try:
-            known: object = json.loads((self._stamps / f"{digest}.json").read_bytes())
-        except (OSError, ValueError):  # no stamp, or half of one: the content is read
-            return {}
-        return cast("dict[str, list[int]]", known) if isinstance(known, dict) else {}
-
-    def _keep(self, digest: str, seen: dict[str, list[int]]) -> None:
-        if self._stamps is None:
-            return
-        with suppress(OSError):  # a stamp that cannot be kept costs reading the content again, and nothing else
-            self._stamps.mkdir(parents=True, exist_ok=True)
-            unfinished = self._stamps / f".{uuid4().hex}"
-            unfinished.write_text(json.dumps(seen))
-            unfinished.replace(self._stamps / f"{digest}.json")
+def dead_name(place: int) -> str:
+    """The file of tombstones of the segment at that place of a generation."""
+    return f"dead-{place}.npy"
 
 
 def damage(ref: GenerationRef, what: str) -> Damaged:
@@ -140,12 +184,21 @@ def damage(ref: GenerationRef, what: str) -> Damaged:
     )
 
 
-def _files(manifest: Manifest) -> Iterator[tuple[str, FileSum]]:
-    for segment in manifest.segments:
-        for name, expected in segment.files.items():
-            yield f"{segment.name}/{name}", expected
+def segment_of(said: Mapping[str, Any]) -> SegmentInfo:
+    """A segment from the JSON that describes it."""
+    files = {name: FileSum(**each) for name, each in said["files"].items()}
+    return SegmentInfo(**{**said, "files": files})
 
 
-def _segment(parts: dict[str, Any]) -> SegmentInfo:
-    files = {name: FileSum(**said) for name, said in parts.pop("files").items()}
-    return SegmentInfo(**parts, files=files)
+def _part(said: dict[str, Any], _: int) -> Part:
+    dead = said.pop("dead")
+    return Part(segment_of(said), dead and Dead(dead["documents"], dead["passages"], FileSum(**dead["file"])))
+
+
+def _part_of_first(said: dict[str, Any], dimensions: int) -> Part:
+    """The first format knew neither documents nor average lengths, nothing died in it, and no file described it."""
+    return Part(segment_of({**said, "kind": BASE, "documents": 0, "dimensions": dimensions, "average_length": 0.0}))
+
+
+def _json(value: Mapping[str, object]) -> bytes:
+    return json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False).encode()

@@ -1,9 +1,12 @@
-"""Passages in an Arrow file: mapped, so that opening costs nothing and a row is decoded when it is asked for."""
+"""Passages in an Arrow file: mapped, so that opening costs nothing and a row is decoded when it is asked for.
+
+Columns are named as Passage's fields. A file that an earlier version wrote lacks the later ones, which then are empty.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,7 +16,6 @@ from pipeline.passages import Metadata, Passage, Scalar
 
 arrow: Any = pyarrow
 ROWS_A_BATCH = 4096  # fixed, so that a row's batch is a division
-CONTENT_HASH = 5  # its column
 
 
 class PassageTableWriter:
@@ -49,49 +51,52 @@ class PassageTableWriter:
 class PassageTable:
     """Reads rows; safe to use from several threads."""
 
-    def __init__(self, batches: Sequence[Sequence[Any]], rows: int) -> None:
+    def __init__(self, names: Sequence[str], batches: Sequence[Sequence[Any]], rows: int) -> None:
+        self._names = tuple(names)
         self._batches = batches
         self._rows = rows
+        self._content_hash = self._names.index("content_hash")
+        self._document = self._names.index("document_id")
 
     @classmethod
     def open(cls, file: Path) -> PassageTable:
         """Maps the file; no row is read."""
         reader = arrow.ipc.open_file(arrow.memory_map(str(file)))
         batches = [reader.get_batch(number) for number in range(reader.num_record_batches)]
-        return cls([batch.columns for batch in batches], sum(batch.num_rows for batch in batches))
+        return cls(reader.schema.names, [batch.columns for batch in batches], sum(batch.num_rows for batch in batches))
 
     def __len__(self) -> int:
         return self._rows
 
     def content_hash(self, row: int) -> str:
         """The content hash alone: a tenth of the time that the whole passage takes."""
-        column = self._batches[row // ROWS_A_BATCH][CONTENT_HASH]
-        return str(column[row % ROWS_A_BATCH].as_py())
+        return self._value(row, self._content_hash)
+
+    def document_id(self, row: int) -> str:
+        """The document's id alone."""
+        return self._value(row, self._document)
+
+    def document_ids(self) -> Iterator[str]:
+        """Every row's, in order; reads the whole column."""
+        for batch in self._batches:
+            yield from map(str, batch[self._document].to_pylist())
 
     def passage(self, row: int) -> Passage:
         """The passage of a row."""
         columns = self._batches[row // ROWS_A_BATCH]
-        identity, document, ordinal, text, tokens, content, source, title, page, language, heading, metadata = (
-            column[row % ROWS_A_BATCH].as_py() for column in columns
-        )
-        return Passage(
-            id=identity,
-            document_id=document,
-            ordinal=ordinal,
-            text=text,
-            tokens=tokens,
-            content_hash=content,
-            source=source,
-            title=title,
-            heading=tuple(heading),
-            page=page,
-            language=language,
-            metadata=_metadata(metadata),
-        )
+        place = row % ROWS_A_BATCH
+        values = {name: column[place].as_py() for name, column in zip(self._names, columns, strict=True)}
+        values["heading"] = tuple(values["heading"])
+        values["metadata"] = _metadata(values["metadata"])
+        values["access"] = tuple(values.get("access", ()))
+        return Passage(**values)
+
+    def _value(self, row: int, column: int) -> str:
+        return str(self._batches[row // ROWS_A_BATCH][column][row % ROWS_A_BATCH].as_py())
 
 
 def schema() -> Any:
-    """The columns, in the order of Passage's fields, the two that are not plain values last."""
+    """The columns, those that are not plain values behind the others, and what later versions added behind all."""
     text, number = arrow.string(), arrow.int32()
     required = [("id", text), ("document_id", text), ("ordinal", number), ("text", text), ("tokens", number)]
     required += [("content_hash", text), ("source", text), ("title", text)]
@@ -102,6 +107,9 @@ def schema() -> Any:
             *(arrow.field(name, kind) for name, kind in optional),
             arrow.field("heading", arrow.list_(text), nullable=False),
             arrow.field("metadata", text, nullable=False),
+            arrow.field("access", arrow.list_(text), nullable=False),
+            arrow.field("parent", text, nullable=False),
+            arrow.field("start", number, nullable=False),
         ]
     )
 

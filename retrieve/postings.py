@@ -5,7 +5,9 @@ A posting holds the part of BM25 that depends on one passage alone,
     impact = tf / (tf + k1 * (1 - b + b * length / average length))
 
 without idf, which is applied to the query's terms from document frequencies when they are looked up; so segments that
-are written apart stay comparable. The scores are those of Lucene's BM25Similarity since version 8 (no factor k1 + 1),
+are written apart stay comparable, as long as they share one average length: a delta is written with its base's.
+
+The scores are those of Lucene's BM25Similarity since version 8 (no factor k1 + 1),
 the variant that bm25s calls `lucene`: Kamphuis, de Vries, Boytsov and Lin, "Which BM25 do you mean?" (ECIR 2020).
 """
 
@@ -84,8 +86,14 @@ class PostingsBuilder:
         self._numbers.extend(map(table.__getitem__, found))
         self._lengths.append(len(found))
 
-    def build(self) -> Postings:
-        """The postings of everything added."""
+    @property
+    def average_length(self) -> float:
+        """Terms a passage, stop words not counted; 0 where there is nothing."""
+        numbers = np.frombuffer(self._numbers, np.int32) if self._numbers else np.empty(0, np.int32)
+        return int(np.count_nonzero(numbers >= 0)) / len(self._lengths) if self._lengths else 0.0
+
+    def build(self, average_length: float | None = None) -> Postings:
+        """The postings of everything added, by its own average length or by that of what it will be searched with."""
         documents = len(self._lengths)
         terms = sorted(self._vocabulary)  # by code point, which is the order of UTF-8 bytes too
         numbers = np.frombuffer(self._numbers, np.int32) if self._numbers else np.empty(0, np.int32)
@@ -106,14 +114,18 @@ class PostingsBuilder:
             _offsets(np.fromiter(map(len, encoded), np.int64, len(encoded))),
             _offsets(np.bincount(term_of, minlength=len(terms))),
             row_of.astype(np.int32),
-            self._impacts(frequencies, row_of, np.bincount(rows, minlength=documents)),
+            self._impacts(frequencies, row_of, np.bincount(rows, minlength=documents), average_length),
         )
 
     def _impacts(
-        self, frequencies: NDArray[np.int64], row_of: NDArray[np.int64], lengths: NDArray[np.int64]
+        self,
+        frequencies: NDArray[np.int64],
+        row_of: NDArray[np.int64],
+        lengths: NDArray[np.int64],
+        average_length: float | None,
     ) -> NDArray[np.float32]:
         k1, b = self.options.k1, self.options.b
-        average = (float(lengths.mean()) if len(lengths) else 0.0) or 1.0  # 0 only where there is nothing to score
+        average = average_length or self.average_length or 1.0  # 0 only where there is nothing to score
         damping = k1 * (1 - b + b * lengths / average)
         return (frequencies / (frequencies + damping[row_of])).astype(np.float32)
 

@@ -1,4 +1,4 @@
-"""What one leg found in one generation."""
+"""What one leg found in one segment."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows of a generation, best first: score descending, then row ascending. Both are `[found]`."""
+    """Rows of a segment, best first: score descending, then row ascending. Both are `[found]`."""
 
     rows: NDArray[np.integer]
     scores: NDArray[np.float32]

@@ -1,13 +1,20 @@
-"""Which generations are open, and how a new one takes over while requests finish on the old one."""
+"""Which generations are open, and how a new one takes over while requests finish on the old one.
+
+A new generation shares the segments that it has in common with the one before, so opening it costs what is new. The
+event loop only puts one reference in the place of another: everything else, the unmapping of what nobody reads any more
+included, is done on the threads of the lane `opening`.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass
 from math import inf
+from pathlib import Path
+from sys import getrefcount
 
 from pipeline.clock import Clock, Lap, Stage
 from pipeline.errors import Damaged, FleetfootError, NotFound, OutOfTime, WrongFingerprint
@@ -20,6 +27,7 @@ from retrieve.warming import read_ahead, sample_queries
 
 log = logging.getLogger(__name__)
 Key = tuple[str, str]
+UNREAD = 3  # references to a retired generation that no request has: a list's, a variable's and `getrefcount`'s own
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +69,7 @@ class Generations:
         self._now = now
         self._open: dict[Key, Generation | None] = {}
         self._problems: dict[Key, tuple[GenerationRef, Exception]] = {}
+        self._retired: list[Generation] = []
         self._unusable: dict[GenerationRef, Damaged | WrongFingerprint] = {}
         self._turns: dict[Key, asyncio.Lock] = {}
         self._first_uses: dict[Key, asyncio.Task[None]] = {}
@@ -125,6 +134,7 @@ class Generations:
         """
         for key in self._open.keys() | self._problems.keys():
             await self._try(key)
+        await self._let_go()
 
     async def look_again(self, tenant: str, collection: str) -> None:
         """What `refresh` does, at once and for one collection: whoever is told that it changed shall find it changed.
@@ -132,6 +142,11 @@ class Generations:
         Never raises for a generation that cannot be opened, and forgets a collection that was deleted.
         """
         await self._try((tenant, collection))
+
+    def held(self) -> tuple[GenerationRef, ...]:
+        """Every generation that some request may still read, for whoever must not remove them."""
+        serving = (generation for generation in self._open.values() if generation is not None)
+        return tuple(dict.fromkeys(generation.ref for generation in (*serving, *self._retired)))
 
     def states(self) -> tuple[Served, ...]:
         """Every collection met so far."""
@@ -150,7 +165,8 @@ class Generations:
         try:
             await self._update(key, Lap(Stage.ADMIT, self._now(), inf))
         except NotFound:
-            self._open.pop(key, None)
+            self._serve(key, None)
+            del self._open[key]
             self._problems.pop(key, None)
         except (Damaged, WrongFingerprint, OSError):
             pass  # `_report` has said it, once and not twice a second
@@ -192,10 +208,10 @@ class Generations:
             self._problems.pop(key, None)
             return
         if ref is None:
-            self._open[key] = None
+            self._serve(key, None)
             return
         try:
-            self._open[key] = await self._opened(ref, lap)
+            self._serve(key, await self._opened(ref, serving, lap))
         except (Damaged, WrongFingerprint, OSError) as error:
             self._report(key, ref, error)
             if serving is None and isinstance(error, Damaged):
@@ -203,13 +219,33 @@ class Generations:
             if serving is None:
                 self._open.pop(key, None)
                 raise
-            self._open[key] = serving
+            self._serve(key, serving)
         else:
             self._problems.pop(key, None)
 
-    async def _opened(self, ref: GenerationRef, lap: Lap) -> Generation:
-        generation = await self._opening.run(lap, lambda _: self._warmed(ref))
-        await self._searching.run(lap, lambda _: generation.dense.warm_up())
+    def _serve(self, key: Key, generation: Generation | None) -> None:
+        """From now on this one is given to requests; the one before is kept until the last of its requests is done."""
+        before = self._open.get(key)
+        self._open[key] = generation
+        if before is not None and before is not generation:
+            self._retired.append(before)
+
+    async def _let_go(self) -> None:
+        """Forgets retired generations that no request has any more, on a thread: to unmap gigabytes takes a while."""
+        if not self._retired:
+            return
+        try:
+            await self._opening.run(Lap(Stage.ADMIT, self._now(), inf), lambda _: forget_unread(self._retired))
+        except FleetfootError as error:
+            log.debug("retired generations stay open for now: %s", error)
+
+    async def _opened(self, ref: GenerationRef, serving: Generation | None, lap: Lap) -> Generation:
+        """Opens it and warms up those of its segments that the one in its place does not have."""
+        warm = {segment.folder for segment in serving.segments} if serving else set[Path]()
+        generation = await self._opening.run(lap, lambda _: self._warmed(ref, warm))
+        new = [segment for segment in generation.segments if segment.folder not in warm]
+        if new:
+            await self._searching.run(lap, lambda _: [segment.dense.warm_up() for segment in new])
         return generation
 
     async def _newest_before(self, key: Key, damaged: GenerationRef, lap: Lap) -> Generation | None:
@@ -217,7 +253,7 @@ class Generations:
         kept = await self._opening.run(lap, lambda _: self._earlier.earlier(*key, damaged.number))
         for ref in kept:
             try:
-                serving = await self._opened(ref, lap)
+                serving = await self._opened(ref, None, lap)
             except (Damaged, WrongFingerprint, OSError) as error:
                 log.debug("%s@%s of tenant %s cannot serve either: %s", key[1], ref.number, key[0], error)
             else:
@@ -238,7 +274,7 @@ class Generations:
             known = error.known or tuple(name for tenant, name in self._open if tenant == key[0])
             raise NotFound("collection", key[1], known) from None
 
-    def _warmed(self, ref: GenerationRef) -> Generation:
+    def _warmed(self, ref: GenerationRef, warm: Set[Path]) -> Generation:
         """Opens it, unless it was found unusable before: files never change, so they are not read again."""
         if (known := self._unusable.get(ref)) is not None:
             raise type(known)(str(known))
@@ -247,9 +283,22 @@ class Generations:
         except (Damaged, WrongFingerprint) as error:
             self._unusable[ref] = type(error)(str(error))
             raise
-        read_ahead(ref.folder)
-        generation.lexical.warm_up()
+        for segment in generation.segments:
+            if segment.folder not in warm:
+                read_ahead(segment.folder)
+                segment.lexical.warm_up()
         return generation
+
+
+def forget_unread(retired: list[Generation]) -> None:
+    """Takes those out of the list that nobody else refers to; their files are unmapped by this thread.
+
+    A shelf keeps its generations, a request its shelf. From the end, as others may append meanwhile.
+    """
+    for place in range(len(retired) - 1, -1, -1):
+        generation = retired[place]
+        if getrefcount(generation) <= UNREAD:
+            del retired[place]
 
 
 def _not_in_time(name: str) -> Degraded:

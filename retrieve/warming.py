@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import numpy as np
+
 from retrieve.generation import Generation
 
 WORDS = (3, 1, 5, 2, 8, 12, 4, 16, 6, 24, 40, 10)
@@ -12,18 +14,20 @@ WORDS = (3, 1, 5, 2, 8, 12, 4, 16, 6, 24, 40, 10)
 
 def sample_queries(generation: Generation) -> tuple[str, ...]:
     """Questions that it can answer, short and long: the first words of passages spread over it."""
-    rows = generation.rows
-    if rows == 0:
+    begins = np.cumsum([0, *(segment.rows for segment in generation.segments)])
+    if begins[-1] == 0:
         return ()
-    found = [
-        " ".join(generation.table.passage(place * rows // len(WORDS)).text.split()[:words])
-        for place, words in enumerate(WORDS)
-    ]
+    found: list[str] = []
+    for place, words in enumerate(WORDS):
+        row = place * int(begins[-1]) // len(WORDS)
+        number = int(np.searchsorted(begins, row, "right")) - 1
+        passage = generation.segments[number].table.passage(row - int(begins[number]))
+        found.append(" ".join(passage.text.split()[:words]))
     return tuple(dict.fromkeys(text for text in found if text))
 
 
 def read_ahead(folder: Path) -> None:
-    """Asks the kernel to read a generation's files, so that no request waits for a disk; returns before it has.
+    """Asks the kernel to read a segment's files, so that no request waits for a disk; returns before it has.
 
     Files that are in memory already cost a look each; where the kernel does not know the wish nothing happens.
     """

@@ -12,12 +12,14 @@ from pipeline.lane import Lane, LaneOptions
 from pipeline.passages import Aside, Caller, Leg, Query
 from pipeline.ports import GenerationRef
 from pipeline.profile import Profile, Search
+from retrieve.generation import Generation
 from retrieve.hybrid import HybridOptions, HybridRetriever
 from retrieve.query_encoder import QueryEncoder, QueryEncoderOptions
+from retrieve.segment import OpenSegments
 from retrieve.serving import Generations
 from retrieve.vector_cache import VectorCache
 from tests.fakes_encoder import FakeEncoder
-from tests.generations import DIMENSIONS, EMBEDDER, opened
+from tests.generations import DIMENSIONS, EMBEDDER
 
 
 @dataclass
@@ -69,6 +71,11 @@ def searching(
         Lane(LaneOptions("opening")) as opening,
         QueryEncoder(encoder, QueryEncoderOptions(line=line), known=known) as queries,
     ):
+        shared = OpenSegments()
+
+        def opened(ref: GenerationRef) -> Generation:
+            return Generation.open(ref, embedder=EMBEDDER, shared=shared)
+
         generations = Generations(current, opened, earlier=current, opening=opening, searching=dense)
         retriever = HybridRetriever(generations, queries, lexical=lexical, dense=dense, options=options)
         yield Searching(retriever, generations, current, encoder, lexical, dense, opening)

@@ -87,8 +87,8 @@ def test_a_published_set_holds_the_scripts_passages_and_is_made_once(
     made = synthetic.made(300, kept=tmp_path)
     generation = Generation.open(made.ref, embedder=made.embedder)
     texts = list(made.texts())
-    assert [generation.table.passage(row).text for row in range(300)] == [text.text for text in texts]
-    assert np.allclose(np.linalg.norm(generation.vectors, axis=1), 1, atol=1e-5)
+    assert [generation.segments[0].table.passage(row).text for row in range(300)] == [text.text for text in texts]
+    assert np.allclose(np.linalg.norm(generation.segments[0].vectors, axis=1), 1, atol=1e-5)
     assert synthetic.made(300, kept=tmp_path).ref == made.ref
 
 

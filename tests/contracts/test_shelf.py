@@ -32,7 +32,9 @@ def fake(folder: Path) -> Shelf:
 def mapped(folder: Path) -> Shelf:
     from tokenizers import Tokenizer, models, pre_tokenizers
 
-    from retrieve.generation import FolderWriter, Generation, GenerationOptions
+    from retrieve.generation import Generation
+    from retrieve.generation_writing import FolderWriter
+    from retrieve.segment_writing import GenerationOptions
     from retrieve.shelf import GenerationShelf
 
     words = sorted({word for passage in PASSAGES for word in passage.embedded_text().split()})
@@ -41,8 +43,10 @@ def mapped(folder: Path) -> Shelf:
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     writer = FolderWriter(tokenizer, "words", GenerationOptions())
     vectors = Vectors(ROWS.shape, "float32", memoryview(ROWS).cast("B"))
-    digest = writer.write(folder / "7", "handbook", 7, PASSAGES, vectors, "embedder", "chunker")
-    opened = Generation.open(GenerationRef("handbook", 7, folder / "7", digest), embedder="embedder")
+    added = writer.write_segment(folder, PASSAGES, vectors)
+    made_by = {"embedder": "embedder", "chunker": "chunker"}
+    written = writer.write_generation(folder, "handbook", 7, **made_by, previous=None, keep=(), gone=(), added=added)
+    opened = Generation.open(GenerationRef("handbook", 7, folder / "g7", written.digest), embedder="embedder")
     return GenerationShelf((opened,))
 
 

@@ -23,7 +23,7 @@ from retrieve.cached import CachedRetriever, retrieval_key
 from tests.fakes_cache import FakeLevel, flipped
 from tests.fakes_encoder import FakeEncoder
 from tests.fakes_shelf import make_passage
-from tests.generations import published
+from tests.generations import file_of, published
 from tests.searching import Searching, query, searching, until
 
 KEY = retrieval_key("this test")
@@ -208,7 +208,7 @@ async def test_what_does_not_matter_to_a_search_is_no_part_of_the_key(cached: Ca
 
 def test_a_new_field_of_a_query_is_not_forgotten_in_the_key() -> None:
     """Whoever adds one decides here whether it belongs into `retrieval_key`; all of Search is in it by itself."""
-    in_key = {"text", "caller", "collections", "profile", "asides"}
+    in_key = {"text", "caller", "collections", "profile", "asides", "filter"}
     without_effect = {"conversation", "sampling", "request_id"}
     assert {field.name for field in fields(Query)} == in_key | without_effect
     assert {field.name for field in fields(Caller)} == {"tenant", "labels"} | {"scopes", "quota", "priority"}
@@ -232,7 +232,7 @@ async def test_a_hit_says_what_is_wrong_with_its_generation_now(
 ) -> None:
     await cached.retrieve(asked(), clock())
     damaged = written(tmp_path, "acme", "handbook", 9)
-    next(damaged.folder.rglob("posting_rows.npy")).write_bytes(b"")
+    file_of(damaged, "posting_rows.npy").write_bytes(b"")
     await publish(served, damaged)
     found = await cached.retrieve(asked(), clock())
     assert cached.counts.hits == 1

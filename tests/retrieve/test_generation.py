@@ -15,9 +15,12 @@ from pipeline.passages import Passage
 from pipeline.ports import GenerationRef
 from retrieve.dense import DenseOptions
 from retrieve.encoder import as_vectors
-from retrieve.generation import Generation, GenerationOptions
-from retrieve.manifest import NAME, Verifier
+from retrieve.generation import Generation
+from retrieve.manifest import NAME
+from retrieve.segment import Segment
+from retrieve.segment_writing import GenerationOptions
 from retrieve.shelf import GenerationShelf, key_of
+from retrieve.verifying import Verifier
 from tests.fakes_shelf import make_passage
 from tests.generations import EMBEDDER, directions, opened, published, writer
 
@@ -28,7 +31,12 @@ PASSAGES = [
 
 
 def files(ref: GenerationRef) -> list[Path]:
-    return sorted(path for path in ref.folder.rglob("*") if path.is_file() and path.name != NAME)
+    return sorted(path for path in ref.folder.parent.rglob("*") if path.is_file() and path.name != NAME)
+
+
+def only(generation: Generation) -> Segment:
+    (segment,) = generation.segments
+    return segment
 
 
 def test_what_was_written_is_what_is_read(tmp_path: Path) -> None:
@@ -39,12 +47,15 @@ def test_what_was_written_is_what_is_read(tmp_path: Path) -> None:
         title="Harbour",
         heading=("Harbour", "Ferries"),
         metadata={"year": 2026, "tags": ("a", "b"), "open": True, "share": 0.5},
+        access=("staff", "crew"),
+        parent="doc#1",
+        start=12,
     )
     generation = opened(published(tmp_path, [*PASSAGES, rich]))
     assert generation.rows == 41
-    assert generation.table.passage(40) == rich
-    assert generation.table.passage(7) == PASSAGES[7]
-    np.testing.assert_array_equal(generation.vectors, directions(41))
+    assert only(generation).table.passage(40) == rich
+    assert only(generation).table.passage(7) == PASSAGES[7]
+    np.testing.assert_array_equal(only(generation).vectors, directions(41))
     assert generation.name == "handbook@1"
 
 
@@ -52,13 +63,13 @@ def test_more_rows_than_a_batch_are_found_by_row(tmp_path: Path) -> None:
     many = [make_passage(f"d{number}", 0, f"w{number % 50}") for number in range(9000)]
     generation = opened(published(tmp_path, many))
     for row in (0, 4095, 4096, 8191, 8192, 8999):
-        assert generation.table.passage(row).document_id == f"d{row}"
+        assert only(generation).table.passage(row).document_id == f"d{row}"
 
 
 def test_both_legs_find_what_was_written(tmp_path: Path) -> None:
     generation = opened(published(tmp_path, PASSAGES))
-    assert generation.lexical.search(generation.analyzer.terms("number 17"), 1).rows.tolist() == [17]
-    assert generation.dense.search(directions(40)[23], 1).rows.tolist() == [23]
+    assert only(generation).lexical.search(generation.analyzer.terms("number 17"), 1).rows.tolist() == [17]
+    assert only(generation).dense.search(directions(40)[23], 1).rows.tolist() == [23]
 
 
 @pytest.mark.parametrize("exact_up_to", [0, 1000])
@@ -66,8 +77,8 @@ def test_nothing_is_a_generation_too(tmp_path: Path, exact_up_to: int) -> None:
     ref = published(tmp_path, [], options=GenerationOptions(dense=DenseOptions(exact_up_to=exact_up_to)))
     generation = opened(ref)
     assert generation.rows == 0
-    assert len(generation.lexical.search(generation.analyzer.terms("tram"), 10).rows) == 0
-    assert len(generation.dense.search(directions(1)[0], 10).rows) == 0
+    assert len(only(generation).lexical.search(generation.analyzer.terms("tram"), 10).rows) == 0
+    assert len(only(generation).dense.search(directions(1)[0], 10).rows) == 0
     shelf = GenerationShelf((generation,))
     assert (shelf.passages([]), shelf.tokens([]), shelf.near_duplicates([], 0.9)) == ((), (), ())
 
@@ -81,7 +92,11 @@ def test_a_generation_is_never_rewritten(tmp_path: Path) -> None:
 def test_passages_and_vectors_must_be_equally_many_and_nothing_is_left_behind(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="40 passages and 39 vectors"):
         published(tmp_path, PASSAGES, directions(39))
-    assert list(tmp_path.iterdir()) == []
+    assert left_in(tmp_path) == []
+
+
+def left_in(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file() or path.name.startswith(".")]
 
 
 def test_a_writer_that_fails_midway_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -90,8 +105,8 @@ def test_a_writer_that_fails_midway_leaves_nothing_behind(tmp_path: Path) -> Non
         raise OSError("the disk is full")
 
     with pytest.raises(OSError, match="the disk is full"):
-        writer(PASSAGES).write(tmp_path / "1", "c", 1, failing(), as_vectors(directions(40)), EMBEDDER, "c")
-    assert list(tmp_path.iterdir()) == []
+        writer(PASSAGES).write_segment(tmp_path, failing(), as_vectors(directions(40)))
+    assert left_in(tmp_path) == []
 
 
 def test_the_same_content_has_the_same_digest(tmp_path: Path) -> None:
@@ -118,14 +133,14 @@ def removed(file: Path) -> str:
 @pytest.mark.parametrize("harm", [flipped, shortened, removed])
 def test_damage_to_any_file_is_found_and_the_file_is_named(tmp_path: Path, harm: Callable[[Path], str]) -> None:
     count = len(files(published(tmp_path / "whole", PASSAGES)))
-    assert count == 13
+    assert count == 17
     for number in range(count):
         ref = published(tmp_path / str(number), PASSAGES)
         file = files(ref)[number]
         said = harm(file)
         with pytest.raises(Damaged) as damaged:
             opened(ref)
-        assert str(file.relative_to(ref.folder)) in str(damaged.value)
+        assert f"{file.parent.name}/{file.name}" in str(damaged.value)
         assert said in str(damaged.value)
         assert "`fleetfoot refresh -c handbook`" in str(damaged.value)
         assert str(tmp_path) not in str(damaged.value), "callers read it"
@@ -179,16 +194,17 @@ def test_content_is_read_once_and_again_only_when_the_file_was_touched(tmp_path:
         open_again()
 
 
-@pytest.mark.parametrize("stamp", ["", "{", "[]"])
+@pytest.mark.parametrize("stamp", ["", "{", "[]", '{"files": []}'])
 def test_a_stamp_that_cannot_be_read_costs_nothing_but_a_reading(tmp_path: Path, stamp: str) -> None:
     ref = published(tmp_path, PASSAGES)
     stamps = tmp_path / "stamps"
-    stamps.mkdir()
-    (stamps / f"{ref.digest}.json").write_text(stamp)
     Generation.open(ref, embedder=EMBEDDER, verifier=Verifier(stamps))
-    assert set(json.loads((stamps / f"{ref.digest}.json").read_text())) == {
-        str(path.relative_to(ref.folder)) for path in files(ref)
-    }
+    (kept,) = stamps.iterdir()
+    before = json.loads(kept.read_text())
+    assert set(before["files"]) == {path.name for path in files(ref) if path.parent != stamps}
+    kept.write_text(stamp)
+    Generation.open(ref, embedder=EMBEDDER, verifier=Verifier(stamps))
+    assert json.loads(kept.read_text()) == before
 
 
 def test_an_open_generation_outlives_its_folder(tmp_path: Path) -> None:
@@ -196,9 +212,9 @@ def test_an_open_generation_outlives_its_folder(tmp_path: Path) -> None:
 
     ref = published(tmp_path, PASSAGES)
     generation = opened(ref)
-    shutil.rmtree(ref.folder)
-    assert generation.lexical.search({"17": 1.0}, 1).rows.tolist() == [17]
-    assert generation.dense.search(directions(40)[23], 1).rows.tolist() == [23]
+    shutil.rmtree(ref.folder.parent)
+    assert only(generation).lexical.search({"17": 1.0}, 1).rows.tolist() == [17]
+    assert only(generation).dense.search(directions(40)[23], 1).rows.tolist() == [23]
     assert GenerationShelf((generation,)).passages([39]) == (PASSAGES[39],)
 
 

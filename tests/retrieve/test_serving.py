@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import threading
+import weakref
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from pipeline.clock import Budget, Clock, Stage
-from pipeline.errors import Damaged, NotFound, WrongFingerprint
+from pipeline.errors import Damaged, InvalidInput, NotFound, WrongFingerprint
+from pipeline.filters import Comparison, Op
 from pipeline.ports import GenerationRef
+from retrieve.dense import DenseIndex
 from retrieve.generation import Generation
+from retrieve.manifest import Manifest
+from retrieve.segment import OpenSegments
 from retrieve.shelf import GenerationShelf
 from tests.fakes_shelf import make_passage
-from tests.generations import published
+from tests.generations import EMBEDDER, changed, file_of, published
 from tests.searching import Searching, query, searching
 
 OLD = [make_passage("old", 0, "the night tram leaves at six")]
 NEW = [make_passage("new", 0, "the night tram leaves at seven")]
+OTHER = [make_passage("other", 0, "the night tram leaves at eight")]
 
 
 @pytest.fixture
@@ -49,7 +57,8 @@ async def test_a_request_finishes_on_the_generation_it_began_with(served: Search
     ref = published(tmp_path, NEW, number=2)
     served.current.refs["default", "handbook"] = ref
     await served.generations.refresh()
-    shutil.rmtree(ref.folder.with_name("handbook-1"))
+    for folder in ref.folder.parent.iterdir():
+        shutil.rmtree(folder)
     assert began.shelf.passages([began.items[0].key])[0].text == OLD[0].text
     after = await served.retriever.retrieve(query("night tram"), unbounded())
     assert after.shelf.passages([after.items[0].key])[0].text == NEW[0].text
@@ -58,7 +67,7 @@ async def test_a_request_finishes_on_the_generation_it_began_with(served: Search
 async def test_a_damaged_generation_never_serves_and_the_one_before_it_does(served: Searching, tmp_path: Path) -> None:
     await shelf(served)
     ref = published(tmp_path, NEW, number=2)
-    damaged = next(ref.folder.rglob("posting_rows.npy"))
+    damaged = file_of(ref, "posting_rows.npy")
     damaged.write_bytes(b"")
     served.current.refs["default", "handbook"] = ref
     await served.generations.refresh()
@@ -75,7 +84,7 @@ async def test_a_damaged_generation_never_serves_and_the_one_before_it_does(serv
 
 def harmed(ref: GenerationRef) -> GenerationRef:
     """The same, with one bit of one file flipped."""
-    file = next(ref.folder.rglob("posting_rows.npy"))
+    file = file_of(ref, "posting_rows.npy")
     content = bytearray(file.read_bytes())
     content[-1] ^= 1
     file.write_bytes(content)
@@ -85,7 +94,7 @@ def harmed(ref: GenerationRef) -> GenerationRef:
 async def test_a_process_that_starts_with_a_damaged_generation_serves_the_newest_one_before_it_that_opens(
     served: Searching, tmp_path: Path
 ) -> None:
-    oldest, older = published(tmp_path, OLD, number=2), harmed(published(tmp_path, OLD, number=3))
+    oldest, older = published(tmp_path, OLD, number=2), harmed(published(tmp_path, OTHER, number=3))
     served.current.kept = [oldest, older]
     served.current.refs["default", "handbook"] = harmed(published(tmp_path, NEW, number=4))
     found = await served.retriever.retrieve(query("night tram"), unbounded())
@@ -170,7 +179,7 @@ async def test_damage_where_nothing_served_before_is_told_to_the_caller_and_in_r
     served: Searching, tmp_path: Path
 ) -> None:
     ref = published(tmp_path, NEW, collection="laws")
-    next(ref.folder.rglob("terms.bin")).unlink()
+    file_of(ref, "terms.bin").unlink()
     served.current.refs["default", "laws"] = ref
     for _ in range(2):
         with pytest.raises(Damaged, match=r"terms\.bin"):
@@ -243,3 +252,89 @@ async def test_a_file_that_could_not_be_read_once_is_tried_again(served: Searchi
     await served.generations.refresh()
     assert (await shelf(served)).generation == "handbook@2"
     assert served.generations.states()[0].problem == ""
+
+
+def opened_by(served: Searching) -> list[str]:
+    """Makes a note of every generation that is opened, with the segments that are read for it."""
+    noted: list[str] = []
+    shared = OpenSegments()
+
+    def noting(ref: GenerationRef) -> Generation:
+        manifest = Manifest.read(ref)
+        new = [part for part in manifest.parts if shared.get(manifest.folder(ref.folder, part)) is None]
+        noted.extend(f"{ref.number} {part.segment.kind}" for part in new)
+        return Generation.open(ref, embedder=EMBEDDER, shared=shared)
+
+    served.generations._open_generation = noting
+    return noted
+
+
+async def test_a_publish_opens_and_warms_what_is_new(served: Searching, tmp_path: Path) -> None:
+    noted = opened_by(served)
+    first = await shelf(served)
+    warmed: list[object] = []
+
+    class Noting(DenseIndex):
+        def warm_up(self) -> None:
+            warmed.append(self)
+
+    base = first.segments[0].dense
+    base.__class__ = Noting
+    served.current.refs["default", "handbook"] = changed(first.generations[0].ref, NEW)
+    await served.generations.refresh()
+    second = await shelf(served)
+    assert (second.generation, second.segments[0].dense, warmed) == ("handbook@2", base, [])
+    assert noted == ["1 base", "2 delta"]
+
+
+async def test_a_retired_generation_is_held_until_its_last_request_is_done_and_let_go_on_a_thread(
+    served: Searching,
+) -> None:
+    began = await served.retriever.retrieve(query("night tram"), unbounded())
+    first = served.current.refs["default", "handbook"]
+    assert first is not None
+    second = served.current.refs["default", "handbook"] = changed(first, NEW)
+    await served.generations.refresh()
+    assert served.generations.held() == (second, first)
+    threads: list[str] = []
+    assert isinstance(began.shelf, GenerationShelf)
+    gone = weakref.ref(began.shelf.segments[0], lambda _: threads.append(threading.current_thread().name))
+    await served.generations.refresh()
+    assert served.generations.held() == (second, first)
+    del began
+    await served.generations.refresh()
+    assert served.generations.held() == (second,)
+    assert gone() is not None, "the second generation shares it"
+    third = served.current.refs["default", "handbook"] = changed(second, gone=["new"])
+    served.current.refs["default", "handbook"] = published_elsewhere(third)
+    await served.generations.refresh()
+    await served.generations.refresh()
+    assert gone() is None
+    assert threads == ["opening-0"]
+
+
+def published_elsewhere(ref: GenerationRef) -> GenerationRef:
+    """The same documents in a base of their own, as after a compaction."""
+    return published(ref.folder.parent.parent / "compacted", OLD, number=ref.number + 1)
+
+
+async def test_a_filter_that_means_nothing_here_is_bad_input_before_anything_is_searched(served: Searching) -> None:
+    asked = replace(query("night tram"), filter=Comparison("colour", Op.EQ, "red"))
+    with pytest.raises(InvalidInput, match="no field 'colour'"):
+        await served.retriever.retrieve(asked, unbounded())
+    assert served.encoder.batches == []
+
+
+async def test_what_a_filter_leaves_out_neither_leg_finds(served: Searching, tmp_path: Path) -> None:
+    made = [make_passage(f"d{n}", 0, f"the night tram {n}", metadata={"line": n}) for n in range(30)]
+    served.current.refs["default", "handbook"] = ref = published(tmp_path, made, number=2)
+    served.current.refs["default", "handbook"] = changed(ref, [made[4]], gone=["d5"])
+    asked = replace(query("night tram", candidates=50), filter=Comparison("line", Op.LT, 8))
+    for _ in range(2):
+        clock = unbounded()
+        found = await served.retriever.retrieve(asked, clock)
+        shown = found.shelf.passages([item.key for item in found.items])
+        assert sorted(passage.document_id for passage in shown) == ["d0", "d1", "d2", "d3", "d4", "d6", "d7"]
+        assert all(len(item.hits) == 2 for item in found.items)
+    assert Stage.FILTER not in {timing.stage for timing in clock.timings}, "the mask was kept"
+    assert (served.retriever.filters.computed, served.retriever.filters.hits) == (2, 2)
