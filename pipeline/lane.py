@@ -211,6 +211,7 @@ class Lane:
             finally:
                 with self._turn:
                     self._working.discard(ticket)
+            del ticket  # its work may have the last reference to a generation, which an idle thread would keep open
 
     def _compute(self, ticket: Ticket) -> None:
         with self._turn:
