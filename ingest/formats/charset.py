@@ -39,6 +39,7 @@ _FEW = 0.06  # German and French have 2 to 5 % of letters outside ASCII, Czech a
 _DAMAGED = 0.05  # of the letters outside ASCII
 _CONTROLS = re.compile("[\x00-\x08\x0e-\x19\x1c-\x1f]")
 _MAY_BE_CONTROL = 0.01
+_FEW_CONTROLS = 4
 
 
 def decode_upload(upload: Upload, inside: str | None = None) -> str:
@@ -77,8 +78,9 @@ def decode(content: bytes, name: str, *declared: str | None) -> str:
 
 
 def _is_binary(text: str) -> bool:
+    """Whether it holds more control characters than strayed into it: a hundredth, or four in a short text."""
     head = text[:_SAMPLE]
-    return len(_CONTROLS.findall(head)) > _MAY_BE_CONTROL * len(head)
+    return len(_CONTROLS.findall(head)) > max(_MAY_BE_CONTROL * len(head), min(_FEW_CONTROLS, 0.1 * len(head)))
 
 
 def _as_utf8(content: bytes) -> str | None:

@@ -17,11 +17,13 @@ from ingest.formats.headings import Headings
 from ingest.formats.markup import collect, text_of
 from ingest.formats.reading import ParsingOptions, Reading
 from ingest.formats.surroundings import is_hidden
+from pipeline.errors import TooLarge
 from pipeline.passages import Block, Upload
 
 _DECLARED = re.compile(
     rb"<(?:meta[^>]{0,200}?charset|\?xml[^>]{0,100}?encoding)\s{0,9}=\s{0,9}[\"']?([\w.:-]{2,40})", re.IGNORECASE
 )
+_LONGEST_TEXT = 10_000_000  # libxml2's bound on one piece of text, beyond which it gives nothing at all
 _SMALL = 2000  # characters
 _KEPT_ENOUGH = 0.3
 
@@ -38,6 +40,11 @@ def read_html(upload: Upload, _: ParsingOptions) -> Reading:
         return Reading(())
     main = _main_content(root)
     blocks = _blocks(root if main is None else main) or _blocks(root)
+    if not blocks and len(text) > _LONGEST_TEXT:
+        raise TooLarge(
+            f"'{upload.name}' has {len(text):,} characters, most of them in one piece that no markup divides; at most "
+            f"{_LONGEST_TEXT:,} in one piece are read as HTML. Split it."
+        )
     if main is None and _size(blocks) > _SMALL:
         blocks = _without_boilerplate(text, blocks)
     return Reading(blocks, _title(root), language=_language(root))

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from ingest.parsing import Parsing
+from pipeline.errors import TooLarge
 from pipeline.passages import Block, Document, Upload
 from tests.pages import PAGES
 
@@ -64,6 +65,11 @@ def test_language_and_title_are_those_that_the_page_declares():
     assert parse('<html><body lang="fi-FI"><p>Tiedot</p></body></html>').language == "fi"
     shared = '<html><head><meta property="og:title" content="Shared"></head><body><p>x</p></body></html>'
     assert parse(shared).title == "Shared"
+
+
+def test_a_page_of_one_endless_piece_of_text_is_too_large_and_not_empty():
+    with pytest.raises(TooLarge, match=r"'a\.html' has 11,000,000 characters, most of them in one piece"):
+        parse("word " * 2_200_000)
 
 
 def test_comments_before_a_page_are_looked_through_in_time_that_grows_with_them_only():
