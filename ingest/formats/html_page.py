@@ -36,15 +36,15 @@ def read_html(upload: Upload, _: ParsingOptions) -> Reading:
     declared = _DECLARED.search(upload.content[:4096])
     text = decode_upload(upload, declared.group(1).decode("ascii", "replace") if declared else None)
     root = parse_html(text)
-    if root is None:
-        return Reading(())
-    main = _main_content(root)
-    blocks = _blocks(root if main is None else main) or _blocks(root)
-    if not blocks and len(text) > _LONGEST_TEXT:
+    if (root is None or not any(root.itertext())) and len(text) > _LONGEST_TEXT:
         raise TooLarge(
             f"'{upload.name}' has {len(text):,} characters, most of them in one piece that no markup divides; at most "
             f"{_LONGEST_TEXT:,} in one piece are read as HTML. Split it."
         )
+    if root is None:
+        return Reading(())
+    main = _main_content(root)
+    blocks = _blocks(root if main is None else main) or _blocks(root)
     if main is None and _size(blocks) > _SMALL:
         blocks = _without_boilerplate(text, blocks)
     return Reading(blocks, _title(root), language=_language(root))
