@@ -22,8 +22,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ingest.catalog import Catalog, CatalogOptions
+from ingest.keeping import Keeping
+from ingest.readers import Readers
 from pipeline.answering import Answering
-from pipeline.caching import Counted
+from pipeline.caching import CacheCounts, Counted
 from pipeline.chunking import Chunking
 from pipeline.clock import Lap, Stage
 from pipeline.errors import FleetfootError, Misconfigured
@@ -34,6 +36,7 @@ from pipeline.outages import Outage
 from pipeline.ports import (
     Chunkers,
     GenerationRef,
+    GenerationRemover,
     GenerationWriter,
     Parser,
     PassageEncoder,
@@ -167,7 +170,8 @@ class Stages:
 
     `lines` are those that a request stands in, `reranks` tells whether there is a reranker. `samples` reads queries
     that each open collection, (tenant, name), can answer; `layout` tells of cores, lanes and threads.
-    `look_again` brings a collection (tenant, name) to what the catalog says of it now, before anybody is told.
+    `look_again` brings a collection (tenant, name) to what the catalog says of it now, before anybody is told. `verify`
+    reads a generation through, whatever was read before, and raises Damaged.
     """
 
     answering: Answering
@@ -187,6 +191,8 @@ class Stages:
     tallies: tuple[Tally, ...]
     samples: Callable[[], Mapping[tuple[str, str], tuple[str, ...]]]
     layout: Mapping[str, object]
+    keeping: Keeping
+    verify: Callable[[GenerationRef, Lap], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,8 +250,9 @@ async def open_request_stages(
         model = embedder(options.storage, options.embedder)
         encoder = OnnxEncoder.open(model, EncoderOptions(Device(options.device), fast_queries=options.fast_queries))
         caching = options.caching
-        kept_for = RedisCacheOptions(caching.seconds)
-        second = await opened.enter_async_context(open_second_level(caching.redis_url, kept_for))
+        second = await opened.enter_async_context(
+            open_second_level(caching.redis_url, RedisCacheOptions(caching.seconds))
+        )
         vectors = VectorCache.open(encoder.made_by, encoder.dimensions, entries=caching.queries, second=second)
         queries = opened.enter_context(
             QueryEncoder(
@@ -257,8 +264,8 @@ async def open_request_stages(
         )
         kernel()
         catalog_lane = lane("catalog", 2, native=False)
-        on_gpu = Device(options.device) is Device.CUDA
-        dense = lane("dense", 1 if on_gpu else cores, native=True)  # one thread owns a GPU's resources
+        # One thread owns a GPU's resources.
+        dense = lane("dense", 1 if Device(options.device) is Device.CUDA else cores, native=True)
         generations = _generations(options, catalog, encoder.fingerprint, lane("open", 1, native=False), dense)
         await generations.open_all(catalog.published())
         context = lane("context", 1, native=True)
@@ -279,7 +286,8 @@ async def open_request_stages(
         )
         searching = HybridRetriever(generations, queries, lexical=lexical, dense=dense)
         retriever, retrievals = _remembering(options, searching, generations, encoder.made_by, second)
-        refreshing = _Refreshing(generations, catalog, catalog_lane, retrievals)
+        readers = opened.enter_context(Readers.open(catalog))
+        refreshing = _Refreshing(generations, catalog, catalog_lane, retrievals, readers)
         opened.push_async_callback(_ended, asyncio.create_task(refreshing.run()))
         nudge = await opened.enter_async_context(RedisNudge.open(options.redis_url))
         notices = await opened.enter_async_context(JobNotices.open(options.redis_url))
@@ -310,9 +318,11 @@ async def open_request_stages(
                 "generator": generator_name,
             },
             (*_figures(queries, refreshing, reranking), *_sizes(vectors, retrievals, scores)),
-            _tallies(queries, retrievals, scores, reranking),
+            _tallies(queries, retrievals, scores, reranking, searching.filters),
             generations.samples,
             {"cores": usable_cores(), "permits": cores, "lanes": lanes, "libraries": native_threads()},
+            Keeping(catalog),
+            _verifying(options, lane("verify", 1, native=False)),
         )
 
 
@@ -341,10 +351,7 @@ def open_previewing(options: IngestOptions) -> Generator[Previewer]:
 @contextmanager
 def open_encoding(options: IngestOptions) -> Generator[Encoding]:
     """The encoder and the writer of generations. Raises Misconfigured for a model or device that is not there."""
-    from retrieve.dense import DenseOptions
     from retrieve.encoder import EncoderOptions, OnnxEncoder, OnnxPassageEncoder
-    from retrieve.generation_writing import FolderWriter
-    from retrieve.segment_writing import GenerationOptions
     from retrieve.sessions import Device
 
     model = embedder(options.storage, options.embedder)
@@ -357,8 +364,29 @@ def open_encoding(options: IngestOptions) -> Generator[Encoding]:
         encoder = OnnxPassageEncoder(
             OnnxEncoder.open(model, EncoderOptions(Device(options.device))), threads=options.threads
         )
+    yield Encoding(encoder, _writer(model, options))
+
+
+@contextmanager
+def open_compacting(options: IngestOptions) -> Generator[GenerationWriter]:
+    """The writer of generations, without a model. Raises Misconfigured where the model's tokenizer is not there."""
+    yield _writer(embedder(options.storage, options.embedder), options)
+
+
+def open_remover() -> GenerationRemover:
+    """Whoever takes folders of generations off the disk."""
+    from retrieve.storage import Storage
+
+    return Storage()
+
+
+def _writer(model: ModelFolder, options: IngestOptions) -> GenerationWriter:
+    from retrieve.dense import DenseOptions
+    from retrieve.generation_writing import FolderWriter
+    from retrieve.segment_writing import GenerationOptions
+
     dense = DenseOptions(exact_up_to=options.exact_up_to, build_threads=options.threads)
-    yield Encoding(encoder, FolderWriter.open(model, GenerationOptions(dense=dense)))
+    return FolderWriter.open(model, GenerationOptions(dense=dense))
 
 
 def embedder(storage: StorageOptions, name: str) -> ModelFolder:
@@ -396,6 +424,19 @@ def _generations(
         return Opened.open(ref, embedder=fingerprint, verifier=verifier, dense=on_gpu, shared=shared)
 
     return Generations(catalog, open_generation, earlier=catalog, opening=opening, searching=searching)
+
+
+def _verifying(options: RequestOptions, lane: Lane) -> Callable[[GenerationRef, Lap], Awaitable[None]]:
+    """In a lane of its own, as it reads gigabytes; where it finds damage, this host opens the segment no more."""
+    from retrieve.manifest import Manifest
+    from retrieve.verifying import Verifier
+
+    verifier = Verifier(options.storage.data / "stamps")
+
+    async def verify(ref: GenerationRef, lap: Lap) -> None:
+        await lane.run(lap, lambda _: verifier.scrub(ref, Manifest.read(ref)))
+
+    return verify
 
 
 def _reranker(
@@ -494,9 +535,15 @@ class _Refreshing:
     """
 
     def __init__(
-        self, generations: Generations, catalog: Catalog, lane: Lane, retrievals: CachedRetriever | None
+        self,
+        generations: Generations,
+        catalog: Catalog,
+        lane: Lane,
+        retrievals: CachedRetriever | None,
+        readers: Readers,
     ) -> None:
         self.backlog = nan
+        self._readers = readers
         self._generations = generations
         self._retrievals = retrievals
         self._catalog = catalog
@@ -517,10 +564,11 @@ class _Refreshing:
                 self._outage.over()
 
     async def _refresh(self) -> None:
-        published = await self._lane.run(Lap(Stage.ADMIT, 0.0, inf), lambda _: self._catalog.published())
-        open_already = {(state.tenant, state.collection) for state in self._generations.states()}
-        await self._generations.refresh()
-        await self._generations.open_all(key for key in published if key not in open_already)
+        """One row a collection is read, and a generation is opened where that is another than the one that serves."""
+        lap = Lap(Stage.ADMIT, 0.0, inf)
+        await self._generations.refresh(await self._lane.run(lap, lambda _: self._catalog.serving()))
+        held = self._generations.held()
+        await self._lane.run(Lap(Stage.ADMIT, 0.0, inf), lambda _: self._readers.hold(held))
         if self._retrievals is not None:
             serving = ((state.tenant, state.generation or "") for state in self._generations.states())
             self._retrievals.forget_retired(serving)
@@ -590,9 +638,19 @@ _HOW = "got from this instance's cache, from the shared one, from an equal reque
 
 
 def _tallies(
-    queries: QueryEncoder, retrievals: Counted | None, scores: Counted | None, reranking: PairScheduler | None
+    queries: QueryEncoder,
+    retrievals: Counted | None,
+    scores: Counted | None,
+    reranking: PairScheduler | None,
+    filters: CacheCounts,
 ) -> tuple[Tally, ...]:
-    tallies = [Tally("query_vectors", f"Query vectors: {_HOW}", "how", queries.counts.by_outcome)]
+    def masks() -> dict[str, float]:
+        return {"hit": filters.hits, "computed": filters.computed}
+
+    tallies = [
+        Tally("query_vectors", f"Query vectors: {_HOW}", "how", queries.counts.by_outcome),
+        Tally("filter_masks", "Rows of a segment that filter and labels leave: known, or looked up.", "how", masks),
+    ]
     if retrievals is not None:
         tallies.append(Tally("retrievals", f"Retrievals: {_HOW}", "how", retrievals.counts.by_outcome))
     if scores is not None:

@@ -20,7 +20,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import cast
 
@@ -33,6 +33,7 @@ from benchmarks.zipf import VERSION as TEXTS
 from ingest.backlog import Backlog, Step
 from ingest.catalog import Catalog
 from ingest.generations import Generations, Made, Plan
+from ingest.layers import Layer, Stack
 from ingest.passage import content_hash
 from pipeline.passages import Passage, Upload
 from pipeline.ports import GenerationRef
@@ -134,11 +135,12 @@ def _build(passages: int, storage: StorageOptions, script: Script, kept: Path) -
         vectors = _mixed(subjects, script, passages)
         drawn = time.perf_counter()
         generations = Generations(catalog, Backlog(catalog))
-        plan = replace(_begun(catalog, generations), passages=passages)
-        home = generations.folder(plan.collection_id, plan.number).parent
+        plan = _begun(catalog, generations)
+        home = generations.home(plan.collection_id)
         embedder, chunker = encoding.encoder.fingerprint, f"zipf-{TEXTS}.{VERSION}"
         rows = (_passage(text) for block in script.blocks(passages) for text in block)
-        written_as = encoding.writer.write_generation(
+        base = encoding.writer.write_segment(home, rows, as_vectors(vectors))
+        generation = encoding.writer.write_generation(
             home,
             plan.collection,
             plan.number,
@@ -147,11 +149,13 @@ def _build(passages: int, storage: StorageOptions, script: Script, kept: Path) -
             previous=None,
             keep=(),
             gone=(),
-            added=encoding.writer.write_segment(home, rows, as_vectors(vectors)),
+            added=base,
         )
         written = time.perf_counter()
-        generations.commit(plan, Made(written_as.digest, embedder, chunker, written - drawn))
         size = sum(file.stat().st_size for file in home.rglob("*") if file.is_file())
+        stack = Stack((Layer(base.name, 0, base.passages, size),), generation.passages)
+        made_of = Made(generation.digest, stack, embedder, chunker, written - drawn)
+        generations.commit(plan, made_of, whole=True)
     return Built(passages, encoded - began, drawn - encoded, written - drawn, size)
 
 

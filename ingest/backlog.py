@@ -19,10 +19,11 @@ from typing import Any
 from sqlalchemy import Connection, and_, delete, func, literal, or_, select, update
 
 from ingest.catalog import Catalog
+from ingest.layers import LayerOptions
 from ingest.leases import is_gone, this_process
 from ingest.progress import FINAL
 from ingest.recutting import KEPT, held_back
-from ingest.schema import collections, documents, items, uploads, versions
+from ingest.schema import collections, documents, generations, items, uploads, versions
 from pipeline.jobs import ItemState
 
 
@@ -32,11 +33,12 @@ class Step(StrEnum):
     PARSE = "parse"
     ENCODE = "encode"
     PUBLISH = "publish"
+    COMPACT = "compact"
 
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """Work that nobody holds: how many items of a collection wait for a step."""
+    """Work that nobody holds: how many items of a collection wait for a step, or passages to be compacted away."""
 
     step: Step
     collection_id: str
@@ -193,7 +195,10 @@ class Backlog:
             owners: Iterable[str] = connection.scalars(
                 select(items.c.owner)
                 .where(unfinished)
-                .union(select(collections.c.owner).where(collections.c.owner.is_not(None)))
+                .union(
+                    select(collections.c.owner).where(collections.c.owner.is_not(None)),
+                    select(collections.c.compacting_owner).where(collections.c.compacting_owner.is_not(None)),
+                )
             ).all()
             spent = and_(items.c.state.in_(_WORKED_ON), items.c.attempts >= limit)
             any_spent = connection.scalar(select(func.count(literal(1))).where(spent))
@@ -204,6 +209,9 @@ class Backlog:
             free = {"owner": None, "leased_until": 0.0}
             connection.execute(update(items).where(and_(unfinished, items.c.owner.in_(gone))).values(free))
             connection.execute(update(collections).where(collections.c.owner.in_(gone)).values(free))
+            compacted_by = collections.c.compacting_owner.in_(gone)
+            given_up = {"compacting_owner": None, "compacting_until": 0.0}
+            connection.execute(update(collections).where(compacted_by).values(given_up))
             over = and_(spent, or_(items.c.owner.is_(None), items.c.leased_until <= now))
             rows = connection.execute(select(items.c.id, items.c.job_id, items.c.reason).where(over)).all()
             for row in rows:
@@ -225,10 +233,12 @@ class Backlog:
         with self._catalog.database.reading() as connection:
             publishable = connection.execute(_publishable(now, options.publish_seconds)).all()
             waiting = connection.execute(free).all()
+            wasteful = connection.execute(_wasteful(now, options.layers)).all()
         steps = {ItemState.ACCEPTED: Step.PARSE, ItemState.PARSED: Step.ENCODE}
         return (
             *(Due(Step.PUBLISH, row.id, int(row.ready)) for row in publishable),
             *(Due(steps[ItemState(row.state)], row.collection_id, row.number) for row in waiting),
+            *(Due(Step.COMPACT, row.id, int(row.waste)) for row in wasteful),
         )
 
     def _write(self, connection: Connection, held: Sequence[Claim], **values: Any) -> None:
@@ -291,9 +301,31 @@ def _publishable(now: float, publish_seconds: float) -> Any:
         .where(
             and_(
                 collections.c.leased_until <= now,
-                or_(ready.c.ready.is_not(None), collections.c.stale != 0),
+                or_(ready.c.ready.is_not(None), collections.c.stale != 0, collections.c.compacted.is_not(None)),
                 or_(~busy.exists(), enough),
             )
         )
         .order_by(ready.c.since, collections.c.id)
+    )
+
+
+def _wasteful(now: float, options: LayerOptions) -> Any:
+    """Collections that nobody compacts, whose current generation has too much in deltas, or dead, or that were asked
+    for; `waste` counts passages as `layers.py` does."""
+    current = and_(generations.c.collection_id == collections.c.id, generations.c.number == collections.c.generation)
+    written = generations.c.base_passages + generations.c.delta_passages
+    waste = written - generations.c.passages + generations.c.delta_passages
+    too_much = and_(waste > options.compact_share * generations.c.base_passages, written > options.small)
+    return (
+        select(collections.c.id, waste.label("waste"))
+        .join_from(collections, generations, current)
+        .where(
+            and_(
+                collections.c.compacting_until <= now,
+                collections.c.compacted.is_(None),
+                collections.c.stale == 0,
+                or_(collections.c.compact != 0, too_much),
+            )
+        )
+        .order_by(collections.c.id)
     )

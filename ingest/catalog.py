@@ -11,7 +11,7 @@ import time
 import uuid
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from ingest.accepting import check_collection, check_uploads, content_hash, docu
 from ingest.comparing import known, repeated
 from ingest.database import Database, Record, packed, packed_labels, unpacked_labels
 from ingest.holdings import collection_of, document_of, documents_of, listed, named, under_way
+from ingest.layers import LayerOptions
 from ingest.origins import check_roots, note_folders
 from ingest.passage_rows import passage_of_row
 from ingest.progress import FINAL, UNFINISHED, job_items, jobs_of
@@ -33,6 +34,7 @@ from ingest.schema import collections, documents, generations, history, items, j
 from ingest.standings import passages_of, standing
 from pipeline.chunking import Chosen, Chunking
 from pipeline.errors import NotFound
+from pipeline.explaining import Standing
 from pipeline.jobs import (
     NO_TERMS,
     Collection,
@@ -70,6 +72,7 @@ class CatalogOptions:
     attempts: int = 3
     keep_seconds: float = 900.0
     publish_seconds: float = 2.0
+    layers: LayerOptions = field(default_factory=LayerOptions)
     failed_seconds: float = 7 * 86_400.0
     failed_bytes: int = 2**30
 
@@ -282,6 +285,18 @@ class Catalog:
         with self.database.reading() as connection:
             return tuple((row.tenant, row.name) for row in connection.execute(query))
 
+    def serving(self) -> dict[tuple[str, str], GenerationRef]:
+        """By tenant and name, the current generation of every collection that has one: all in one look."""
+        query = select(
+            collections.c.tenant, collections.c.name, generations.c.number, generations.c.folder, generations.c.digest
+        ).join_from(
+            collections,
+            generations,
+            and_(generations.c.collection_id == collections.c.id, generations.c.number == collections.c.generation),
+        )
+        with self.database.reading() as connection:
+            return {(row.tenant, row.name): self._ref(row.name, row) for row in connection.execute(query)}
+
     def unfinished(self) -> int:
         """Documents of all tenants that were accepted and are not done."""
         query = select(func.count()).select_from(items).where(items.c.state.in_(UNFINISHED))
@@ -305,6 +320,7 @@ class Catalog:
             theirs = select(items.c.id).where(items.c.collection_id == collection_id)
             connection.execute(delete(uploads).where(uploads.c.item_id.in_(theirs)))
             connection.execute(delete(documents).where(documents.c.collection_id == collection_id))
+            connection.execute(delete(history).where(history.c.collection_id == collection_id))
             connection.execute(delete(collections).where(collections.c.id == collection_id))
 
     def documents(
@@ -386,12 +402,12 @@ class Catalog:
         return None if row.number is None else self._ref(collection, row)
 
     def earlier(self, tenant: str, collection: str, before: int) -> tuple[GenerationRef, ...]:
-        """Generations with a lower number that are not pruned yet, the newest first."""
+        """Generations with a lower number that are not pruned yet, nor rolled back behind; the newest first."""
         query = (
             select(generations.c.number, generations.c.folder, generations.c.digest)
             .join_from(generations, collections, generations.c.collection_id == collections.c.id)
             .where(and_(collections.c.tenant == tenant, collections.c.name == collection))
-            .where(generations.c.number < before)
+            .where(and_(generations.c.number < before, generations.c.withdrawn == 0))
             .order_by(generations.c.number.desc())
         )
         with self.database.reading() as connection:

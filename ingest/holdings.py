@@ -2,41 +2,45 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, and_, func, literal, select
+from sqlalchemy import Connection, and_, func, select
 
 from ingest.access import may_see, open_to
 from ingest.database import Query, Record, unpacked, unpacked_labels
+from ingest.layers import Stack, unpacked_layers
 from ingest.progress import FINAL
-from ingest.schema import collections, documents, items, versions
+from ingest.schema import collections, documents, generations, items, versions
 from pipeline.errors import NotFound
 from pipeline.jobs import Collection, DocumentInfo
 
 
 def listed() -> Query:
-    """Collections with what each holds."""
-    held = (
-        select(
-            documents.c.collection_id,
-            func.count(literal(1)).label("documents"),
-            func.sum(versions.c.passages).label("passages"),
-        )
-        .join_from(documents, versions, versions.c.id == documents.c.version_id)
-        .group_by(documents.c.collection_id)
-        .subquery()
-    )
+    """Collections with what each holds: what was published is counted once, when it is published."""
+    current = and_(generations.c.collection_id == collections.c.id, generations.c.number == collections.c.generation)
     return select(
         collections.c.tenant,
         collections.c.name,
         collections.c.generation,
         collections.c.created,
-        func.coalesce(held.c.documents, 0).label("documents"),
-        func.coalesce(held.c.passages, 0).label("passages"),
-    ).select_from(collections.outerjoin(held, held.c.collection_id == collections.c.id))
+        func.coalesce(generations.c.documents, 0).label("documents"),
+        func.coalesce(generations.c.passages, 0).label("passages"),
+        func.coalesce(generations.c.segments, "[]").label("segments"),
+    ).select_from(collections.outerjoin(generations, current))
 
 
 def collection_of(row: Record) -> Collection:
     """From a row of `listed`."""
-    return Collection(row.tenant, row.name, int(row.documents), int(row.passages), row.generation, row.created)
+    stack = Stack(unpacked_layers(row.segments), row.passages)
+    return Collection(
+        tenant=row.tenant,
+        name=row.name,
+        documents=row.documents,
+        passages=row.passages,
+        generation=row.generation,
+        created=row.created,
+        segments=stack.segments if row.generation is not None else 0,
+        written=stack.written or row.passages,
+        size=stack.size,
+    )
 
 
 def documents_of(collection_id: str, labels: frozenset[str] | None = None) -> Query:

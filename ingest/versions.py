@@ -179,6 +179,15 @@ class Versions:
             raise LostLease(f"{rows} passages were to be published and {place} have a vector: documents changed.")
         return Vectors((rows, dimensions), "float32", memoryview(data))
 
+    def dimensions(self, embedder: str) -> int:
+        """The length of this embedder's vectors, read off one of them. Raises LostLease when there is none."""
+        query = select(vectors.c.vector).where(vectors.c.embedder == embedder).limit(1)
+        with self._catalog.database.reading() as connection:
+            found: bytes | None = connection.scalar(query)
+        if found is None:
+            raise LostLease(f"There is no vector of the embedder '{embedder}' any more.")
+        return len(found) // 4
+
     def purge(self, collection_id: str | None = None) -> int:
         """Deletes versions that no document shows, no kept generation may show again and no item needs any more.
 

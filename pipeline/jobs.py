@@ -171,7 +171,11 @@ class Repeated:
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """A named set of documents of one tenant, and the generation that serves it (None before the first)."""
+    """A named set of documents of one tenant, and the generation that serves it (None before the first).
+
+    `written` counts the passages in that generation's segments, dead ones included; `size` is in bytes, and None for a
+    generation of the first release.
+    """
 
     tenant: str
     name: str
@@ -179,6 +183,32 @@ class Collection:
     passages: int
     generation: int | None
     created: float
+    segments: int = 0
+    written: int = 0
+    size: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationInfo:
+    """A generation as the catalog keeps it; times are seconds since the epoch, `size` bytes, None where not known.
+
+    `written` counts the passages in its segments, dead ones included. `restores` is the number of the generation that
+    it shows again, after a roll back; `withdrawn` was rolled back behind. `readers` are processes that have it open.
+    """
+
+    number: int
+    current: bool
+    documents: int
+    passages: int
+    written: int
+    segments: int
+    size: int | None
+    published: float
+    superseded: float | None
+    pinned: bool
+    withdrawn: bool
+    restores: int | None
+    readers: int
 
 
 @dataclass(frozen=True, slots=True)

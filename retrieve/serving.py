@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
@@ -22,6 +22,7 @@ from pipeline.lane import Lane
 from pipeline.passages import Degraded
 from pipeline.ports import CurrentGeneration, EarlierGenerations, GenerationRef
 from retrieve.generation import Generation
+from retrieve.segment import Segment
 from retrieve.shelf import GenerationShelf
 from retrieve.warming import read_ahead, sample_queries
 
@@ -127,14 +128,23 @@ class Generations:
         for key in collections:
             await self._try(key)
 
-    async def refresh(self) -> None:
+    async def refresh(self, published: Mapping[Key, GenerationRef] | None = None) -> None:
         """Opens what was published since, warms it up and lets it take over.
 
-        A new generation that cannot be opened is reported, and the one before it serves on.
+        Where the caller has looked already, `published` is what serves by the catalog, and nothing is asked about a
+        collection that is just so; one that was not met before is opened. A new generation that cannot be opened is
+        reported, and the one before it serves on.
         """
-        for key in self._open.keys() | self._problems.keys():
+        keys = set(self._open.keys() | self._problems.keys())
+        if published is not None:
+            keys = {key for key in keys | published.keys() if self._is_behind(key, published.get(key))}
+        for key in keys:
             await self._try(key)
         await self._let_go()
+
+    def _is_behind(self, key: Key, published: GenerationRef | None) -> bool:
+        serving = self._open.get(key)
+        return serving is None or serving.ref != published or key in self._problems
 
     async def look_again(self, tenant: str, collection: str) -> None:
         """What `refresh` does, at once and for one collection: whoever is told that it changed shall find it changed.
@@ -245,7 +255,7 @@ class Generations:
         generation = await self._opening.run(lap, lambda _: self._warmed(ref, warm))
         new = [segment for segment in generation.segments if segment.folder not in warm]
         if new:
-            await self._searching.run(lap, lambda _: [segment.dense.warm_up() for segment in new])
+            await self._searching.run(lap, lambda _: warm_up(new))
         return generation
 
     async def _newest_before(self, key: Key, damaged: GenerationRef, lap: Lap) -> Generation | None:
@@ -288,6 +298,12 @@ class Generations:
                 read_ahead(segment.folder)
                 segment.lexical.warm_up()
         return generation
+
+
+def warm_up(segments: Iterable[Segment]) -> None:
+    """Touches what the first search of each needs."""
+    for segment in segments:
+        segment.dense.warm_up()
 
 
 def forget_unread(retired: list[Generation]) -> None:

@@ -9,16 +9,20 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 import signal
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import asdict
 from hashlib import blake2b, sha256
 from pathlib import Path
+from typing import Any
+from uuid import uuid4
 
 from pipeline.chunking import Chunking
-from pipeline.errors import Unparsable
+from pipeline.errors import InvalidInput, Unparsable
 from pipeline.passages import Block, Document, Passage, Upload, Vectors
-from pipeline.ports import Chunker
+from pipeline.ports import Chunker, GenerationRef, SegmentRef, Written
 
 DIMENSIONS = 8
 
@@ -114,7 +118,66 @@ def vector_of(text: str) -> bytes:
 
 
 class PlainWriter:
-    """A generation as two files that a test can read."""
+    """Segments and generations as files of JSON that a test can read; remembers which texts it has written."""
+
+    def __init__(self) -> None:
+        self.written: list[list[str]] = []
+
+    def write_segment(
+        self, home: Path, passages: Iterable[Passage], vectors: Vectors, base: SegmentRef | None = None
+    ) -> SegmentRef:
+        rows = [
+            {"id": p.id, "document": p.document_id, "text": p.text, "source": p.source, "metadata": dict(p.metadata)}
+            for p in passages
+        ]
+        assert vectors.shape == (len(rows), DIMENSIONS)
+        self.written.append([row["text"] for row in rows])
+        data = bytes(vectors.data)
+        content = json.dumps({"passages": rows, "vectors": data.hex()})
+        kind = "delta" if base else "base"
+        name = f"{kind}-{sha256(content.encode()).hexdigest()[:16]}"
+        _written(home / "segments" / name, "passages.json", content)
+        documents = len({row["document"] for row in rows})
+        return SegmentRef(name, kind, documents, len(rows), base.average_length if base else 1.0)
+
+    def write_generation(
+        self,
+        home: Path,
+        collection: str,
+        number: int,
+        *,
+        embedder: str,
+        chunker: str,
+        previous: GenerationRef | None,
+        keep: Sequence[str],
+        gone: Collection[str],
+        added: SegmentRef | None,
+        gone_from_added: Collection[str] = (),
+    ) -> Written:
+        before: list[dict[str, Any]] = _manifest(previous.folder)["segments"] if previous and keep else []
+        assert {each["name"] for each in before} >= set(keep)
+        kept = [
+            {**each, "dead": sorted({*each["dead"], *gone})}
+            for each in before
+            if each["name"] in keep and (added is None or each["name"] != added.name)
+        ]
+        if added and not (home / "segments" / added.name).is_dir():
+            raise InvalidInput(f"The segment {added.name} is not there.")
+        new = [{**asdict(added), "dead": sorted(gone_from_added)}] if added else []
+        parts = [*new, *kept] if added and added.kind == "base" else [*kept, *new]
+        alive = {part["name"]: _alive(home, part) for part in parts}
+        parts = [part for part in parts if part["kind"] == "base" or alive[part["name"]]]
+        manifest = {"number": number, "embedder": embedder, "chunker": chunker, "segments": parts}
+        content = json.dumps(manifest)
+        assert not (home / f"g{number}").exists()
+        _written(home / f"g{number}", "manifest.json", content)
+        shown = [row for part in parts for row in alive[part["name"]]]
+        refs = tuple(_ref(part) for part in parts)
+        documents = len({row["document"] for row in shown})
+        return Written(sha256(content.encode()).hexdigest(), refs, documents, len(shown))
+
+    def segments(self, ref: GenerationRef) -> tuple[SegmentRef, ...]:
+        return tuple(_ref(part) for part in _manifest(ref.folder)["segments"])
 
     def write(
         self,
@@ -126,22 +189,60 @@ class PlainWriter:
         embedder: str,
         chunker: str,
     ) -> str:
-        rows = [{"id": p.id, "text": p.text, "source": p.source, "metadata": dict(p.metadata)} for p in passages]
-        assert vectors.shape == (len(rows), DIMENSIONS)
-        made = folder.with_name(f".{folder.name}.partial")
-        made.mkdir(parents=True)
-        (made / "vectors").write_bytes(vectors.data)
-        manifest = json.dumps({"number": number, "embedder": embedder, "chunker": chunker, "passages": rows})
-        (made / "manifest.json").write_text(manifest, encoding="utf-8")
-        made.rename(folder)
-        return sha256(manifest.encode()).hexdigest()
+        raise AssertionError("nobody writes generations of the first format any more")
+
+
+class PlainRemover:
+    """Takes folders away and remembers their names."""
+
+    def __init__(self) -> None:
+        self.removed: list[str] = []
+
+    def remove(self, folder: Path) -> None:
+        self.removed.append(folder.name)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def texts_in(folder: Path) -> list[str]:
-    """The texts of a generation, each checked against its vector."""
-    rows = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["passages"]
-    assert (folder / "vectors").read_bytes() == b"".join(vector_of(row["text"]) for row in rows)
-    return [row["text"] for row in rows]
+    """The texts of a generation, each checked against its vector; no document is in it twice."""
+    found: list[str] = []
+    places: dict[str, str] = {}
+    for part in _manifest(folder)["segments"]:
+        for row in _alive(folder.parent, part):
+            assert places.setdefault(row["document"], part["name"]) == part["name"]
+            found.append(row["text"])
+    return found
+
+
+def layers_in(folder: Path) -> list[tuple[str, int]]:
+    """The kinds of a generation's segments, and how many passages were written into each."""
+    return [(part["kind"], part["passages"]) for part in _manifest(folder)["segments"]]
+
+
+def _manifest(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    return found
+
+
+def _alive(home: Path, part: dict[str, Any]) -> list[dict[str, Any]]:
+    """In the order in which they were written; each passage has its own vector."""
+    content = json.loads((home / "segments" / part["name"] / "passages.json").read_text(encoding="utf-8"))
+    rows: list[dict[str, Any]] = content["passages"]
+    assert bytes.fromhex(content["vectors"]) == b"".join(vector_of(row["text"]) for row in rows)
+    return [row for row in rows if row["document"] not in part["dead"]]
+
+
+def _ref(part: dict[str, Any]) -> SegmentRef:
+    return SegmentRef(**{name: value for name, value in part.items() if name != "dead"})
+
+
+def _written(folder: Path, name: str, content: str) -> None:
+    if folder.exists():
+        return
+    unfinished = folder.with_name(f".unfinished-{uuid4().hex}")
+    unfinished.mkdir(parents=True)
+    (unfinished / name).write_text(content, encoding="utf-8")
+    unfinished.rename(folder)
 
 
 def wait_at(gate: Path, name: str) -> None:

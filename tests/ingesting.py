@@ -6,12 +6,15 @@ from sqlalchemy import select
 
 from ingest.backlog import Backlog, Step
 from ingest.catalog import Catalog
+from ingest.compacting import CompactStep
+from ingest.keeping import Keeping
+from ingest.pruning import Pruning
 from ingest.publishing import PublishStep
 from ingest.schema import collections
 from ingest.working import BatchOptions, EncodeStep, ParseStep
 from pipeline.passages import Upload
 from pipeline.ports import Chunker, Chunkers, GenerationWriter
-from tests.fakes_ingest import HashEncoder, LineChunker, OneChunker, PlainParser, PlainWriter, texts_in
+from tests.fakes_ingest import HashEncoder, LineChunker, OneChunker, PlainParser, PlainRemover, PlainWriter, texts_in
 
 TENANT = "acme"
 
@@ -39,9 +42,11 @@ class Workshop:
             catalog, self.parser, chunkers or OneChunker(chunker or LineChunker()), self.told.extend, batches
         )
         self.encode_step = EncodeStep(catalog, self.encoder, self.told.extend, batches)
-        self.publish_step = PublishStep(
-            catalog, self.encoder, self.encode_step, writer or PlainWriter(), self.told.extend
-        )
+        self.writer = writer or PlainWriter()
+        self.publish_step = PublishStep(catalog, self.encoder, self.encode_step, self.writer, self.told.extend)
+        self.compact_step = CompactStep(catalog, self.writer, self.told.extend)
+        self.pruning = Pruning(catalog, self.backlog, PlainRemover())
+        self.keeping = Keeping(catalog)
 
     def work(self) -> None:
         """Does what is due until nothing is."""
@@ -54,6 +59,7 @@ class Workshop:
                 Step.PARSE: self.parse_step.parse,
                 Step.ENCODE: self.encode_step.encode,
                 Step.PUBLISH: self.publish_step.publish,
+                Step.COMPACT: self.compact_step.compact,
             }
             steps[due[0].step](due[0].collection_id)
         raise AssertionError("the work never ends")
@@ -64,6 +70,22 @@ def ingest(workshop: Workshop, name: str, **texts: str) -> str:
     job = workshop.catalog.accept(TENANT, name, uploads(**texts))
     workshop.work()
     return job.id
+
+
+def remove(workshop: Workshop, name: str, *names: str) -> None:
+    """Removes documents by name, and does the work."""
+    catalog = workshop.catalog
+    ids = [each.id for each in catalog.documents(TENANT, name, limit=1000) if each.name in names]
+    assert len(ids) == len(names)
+    catalog.remove(TENANT, name, ids)
+    workshop.work()
+
+
+def number_of(catalog: Catalog, name: str) -> int:
+    """The number of the current generation."""
+    ref = catalog.current(TENANT, name)
+    assert ref is not None
+    return ref.number
 
 
 def uploads(**texts: str) -> list[Upload]:

@@ -26,6 +26,12 @@ def open_encoding(options: IngestOptions) -> Generator[Encoding, None, None]:
     yield Encoding(HashEncoder(), PlainWriter())
 
 
+@contextmanager
+def open_compacting(options: IngestOptions) -> Generator[PlainWriter, None, None]:
+    _load_native_code()
+    yield PlainWriter()
+
+
 def _load_native_code() -> None:
     import numpy as np
 

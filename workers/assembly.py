@@ -5,26 +5,39 @@ The parent processes import this module too; so native code is imported by the o
 
 from __future__ import annotations
 
+import logging
+import os
+import time
 from collections.abc import Generator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from importlib import import_module
 from typing import Protocol, cast
 
-from assembly import Encoding, IngestOptions, Reading, StorageOptions
+from assembly import Encoding, IngestOptions, Reading, StorageOptions, open_remover
+from ingest.backlog import Backlog
 from ingest.catalog import Catalog, CatalogOptions
+from ingest.compacting import CompactStep
 from ingest.nudging import Announcer
+from ingest.pruning import Pruning
 from ingest.publishing import PublishStep
 from ingest.working import BatchOptions, EncodeStep, ParseStep
+from pipeline.ports import GenerationWriter
 from workers.settings import WorkerSettings
+
+_NICE = 10  # of 19: compaction takes what the others leave
+_PURGE_SECONDS = 3600.0
+_log = logging.getLogger(__name__)
 
 
 class Openers(Protocol):
-    """The module that opens the two halves of ingest: `assembly`, or a test's own."""
+    """The module that opens the parts of ingest: `assembly`, or a test's own."""
 
     def open_reading(self, options: IngestOptions) -> AbstractContextManager[Reading]: ...
 
     def open_encoding(self, options: IngestOptions) -> AbstractContextManager[Encoding]: ...
+
+    def open_compacting(self, options: IngestOptions) -> AbstractContextManager[GenerationWriter]: ...
 
 
 class Reader:
@@ -65,9 +78,61 @@ class Encoder:
             yield cls(encoding, publishing)
 
 
+class Compactor:
+    """What the one process of the compact queue can do; it opens native code with the first work, and none before."""
+
+    def __init__(self, settings: WorkerSettings, opened: ExitStack, catalog: Catalog, announcer: Announcer) -> None:
+        self._settings = settings
+        self._opened = opened
+        self._catalog = catalog
+        self._announcer = announcer
+        self._step: CompactStep | None = None
+        self._pruning: Pruning | None = None
+        self._purged = float("-inf")
+
+    @classmethod
+    @contextmanager
+    def open(cls, settings: WorkerSettings) -> Generator[Compactor, None, None]:
+        """Opens the catalog. Whatever this process does gives way to everybody else's work."""
+        os.nice(_NICE)
+        with ExitStack() as opened:
+            catalog = opened.enter_context(Catalog.open(catalog_options(settings)))
+            announcer = opened.enter_context(Announcer.open(settings.redis_url))
+            yield cls(settings, opened, catalog, announcer)
+
+    def compact(self, collection_id: str) -> None:
+        """Writes a new base of a collection. Raises LostLease when that was of no use any more."""
+        if self._step is None:
+            opener = _openers(self._settings).open_compacting(ingest_options(self._settings))
+            writer = self._opened.enter_context(opener)
+            self._step = CompactStep(self._catalog, writer, self._announcer.moved)
+        number = self._step.compact(collection_id)
+        if number is not None:
+            _log.info("Made a new base of generation %d of the collection %s.", number, collection_id)
+
+    def tidy(self) -> None:
+        """Frees the space of what nobody can reach any more; looks through all versions now and then only."""
+        if self._pruning is None:
+            self._pruning = Pruning(self._catalog, Backlog(self._catalog), open_remover())
+        pruned, purged = self._pruning.prune(), 0
+        if time.monotonic() - self._purged >= _PURGE_SECONDS:
+            purged = self._pruning.purge()
+            self._purged = time.monotonic()
+        versions = pruned.versions + purged
+        if pruned.generations or pruned.folders or versions:
+            _log.info(
+                "Deleted %d superseded generations, %d folders and %d versions.",
+                pruned.generations,
+                pruned.folders,
+                versions,
+            )
+
+
 def catalog_options(settings: WorkerSettings) -> CatalogOptions:
     """The catalog that the API uses too."""
-    return replace(_storage(settings).catalog(), lease_seconds=settings.lease_seconds)
+    options = _storage(settings).catalog()
+    layers = replace(options.layers, compact_share=settings.compact_share)
+    return replace(options, lease_seconds=settings.lease_seconds, layers=layers)
 
 
 def ingest_options(settings: WorkerSettings) -> IngestOptions:

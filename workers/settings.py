@@ -47,6 +47,9 @@ class WorkerSettings(BaseSettings):
     parsers: int = Field(default_factory=_parsers, ge=1, description="Processes that parse; else one less than cores.")
     sweep_seconds: float = Field(default=2.0, gt=0, description="Time after which the catalog is looked at unasked.")
     lease_seconds: float = Field(default=30.0, gt=0, description="Silence after which a task is taken for dead.")
+    compact_share: float = Field(
+        default=0.25, gt=0, description="A collection is compacted when its deltas and dead exceed this of its base."
+    )
     grace_seconds: float = Field(default=15.0, ge=0, description="For running tasks, after the end was asked for.")
     keep_failed_seconds: float = Field(
         default=604_800, ge=0, description="How long the bytes of failed documents are kept, to be tried again."

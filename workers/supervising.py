@@ -1,10 +1,11 @@
-"""`fleetfoot work`: the two Celery workers as children, and the sweep in between.
+"""`fleetfoot work`: the three Celery workers as children, and the sweep in between.
 
-    supervisor ─┬─ python -m workers parse   ── a few processes that read and cut
-                ├─ python -m workers encode  ── one process that owns the model, encodes and publishes
+    supervisor ─┬─ python -m workers parse    ── a few processes that read and cut
+                ├─ python -m workers encode   ── one process that owns the model, encodes and publishes
+                ├─ python -m workers compact  ── one process that makes new bases and frees space
                 └─ the sweep, in a thread
 
-This process imports no native library, and neither do the two parents; see `assembly.py`. A child that ends by itself
+This process imports no native library, and neither do the three parents; see `assembly.py`. A child that ends by itself
 is started again, later each time, and after a few times in a row the supervisor gives up and says so.
 """
 
@@ -26,14 +27,12 @@ from types import FrameType
 
 from ingest.backlog import Backlog
 from ingest.catalog import Catalog
-from ingest.generations import Generations
 from ingest.nudging import Announcer, Listener
-from ingest.versions import Versions
 from pipeline.errors import FleetfootError, Misconfigured
 from workers.assembly import catalog_options, check_model
 from workers.settings import WorkerSettings
 from workers.sweeping import Sweep
-from workers.tasks import Role, application, send
+from workers.tasks import Role, application, send, send_tidy
 
 _RESTARTS = 5  # within …
 _RESTARTS_SECONDS = 120.0
@@ -57,7 +56,7 @@ def work(settings: WorkerSettings | None = None) -> None:
         backlog = Backlog(catalog)
         opened.callback(backlog.recover)  # last of all: what killed children held is free at once
         announcer = opened.enter_context(Announcer.open(settings.redis_url))
-        opened.enter_context(_sweeping(settings, catalog, backlog, announcer, events))
+        opened.enter_context(_sweeping(settings, backlog, announcer, events))
         crew = opened.enter_context(Crew.open(settings, events))
         crew.attend()
 
@@ -161,7 +160,7 @@ class Crew:
 
 @contextmanager
 def _sweeping(
-    settings: WorkerSettings, catalog: Catalog, backlog: Backlog, announcer: Announcer, events: SimpleQueue[Event]
+    settings: WorkerSettings, backlog: Backlog, announcer: Announcer, events: SimpleQueue[Event]
 ) -> Generator[None, None, None]:
     """Runs the sweep in a thread until the block ends."""
     over = threading.Event()
@@ -169,12 +168,11 @@ def _sweeping(
     with Listener.open(settings.redis_url, settings.sweep_seconds) as listener:
         sweep = Sweep(
             backlog,
-            Generations(catalog, backlog),
-            Versions(catalog),
             listener,
             announcer,
             lambda due: send(app, due),
-            {Role.PARSE: settings.parsers, Role.ENCODE: 1},
+            lambda: send_tidy(app),
+            {Role.PARSE: settings.parsers, Role.ENCODE: 1, Role.COMPACT: 1},
             settings.sweep_seconds,
         )
 

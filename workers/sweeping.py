@@ -17,9 +17,7 @@ from kombu.exceptions import OperationalError as BrokerError
 from redis.exceptions import RedisError
 
 from ingest.backlog import Backlog, Due, Step
-from ingest.generations import Generations
 from ingest.nudging import Announcer, Listener
-from ingest.versions import Versions
 from ingest.working import BatchOptions
 from pipeline.errors import Unavailable
 from workers.tasks import ROLE_OF, Role
@@ -31,25 +29,23 @@ _log = logging.getLogger(__name__)
 
 
 class Sweep:
-    """`send` sends one nudge; `hands` is how many processes each role has."""
+    """`send` sends one nudge, `send_tidy` one to free space; `hands` is how many processes each role has."""
 
     def __init__(
         self,
         backlog: Backlog,
-        generations: Generations,
-        versions: Versions,
         listener: Listener,
         announcer: Announcer,
         send: Callable[[Due], None],
+        send_tidy: Callable[[], None],
         hands: Mapping[Role, int],
         every: float,
     ) -> None:
         self._backlog = backlog
-        self._generations = generations
-        self._versions = versions
         self._listener = listener
         self._announcer = announcer
         self._send = send
+        self._send_tidy = send_tidy
         self._hands = hands
         self._every = every
         self._served: dict[tuple[Step, str], int] = {}
@@ -93,10 +89,9 @@ class Sweep:
                 waiting.append(replace(each, items=each.items - _TASK))
 
     def tidy(self) -> None:
-        """Frees the space of what nobody can reach any more."""
-        versions, generations = self._versions.purge(), self._generations.prune()
-        if versions or generations:
-            _log.info("Deleted %d superseded versions and %d generations.", versions, generations)
+        """Has the space freed of what nobody can reach any more, unless that was asked for already."""
+        if not self._listener.waiting(Role.COMPACT.queue):
+            self._send_tidy()
 
 
 def _key(due: Due) -> tuple[Step, str]:

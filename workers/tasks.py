@@ -3,6 +3,11 @@
     fleetfoot.parse      (collection id)   queue fleetfoot-parse    as many processes as there are parsers
     fleetfoot.encode     (collection id)   queue fleetfoot-encode   one process, which owns the model
     fleetfoot.publish    (collection id)   queue fleetfoot-encode
+    fleetfoot.compact    (collection id)   queue fleetfoot-compact  one process, of low priority
+    fleetfoot.tidy       ()                queue fleetfoot-compact
+
+Compaction has a process of its own, as it takes minutes where there are a million passages: neither encoding nor
+publishing waits for it.
 
 A message says that a collection is worth looking at; which documents, the catalog says. So a message may be lost,
 come twice or come late without harm, and a task that fails is not retried by Celery: the sweep sends it again when its
@@ -18,7 +23,7 @@ import logging
 import os
 import platform
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
@@ -29,7 +34,7 @@ from kombu.entity import Exchange, Queue
 from ingest.backlog import Due, Step
 from ingest.leases import LostLease
 from pipeline.errors import Misconfigured
-from workers.assembly import Encoder, Reader
+from workers.assembly import Compactor, Encoder, Reader
 from workers.settings import WorkerSettings
 
 O = TypeVar("O")  # noqa: E741  what is opened
@@ -41,6 +46,7 @@ class Role(StrEnum):
 
     PARSE = "parse"
     ENCODE = "encode"
+    COMPACT = "compact"
 
     @property
     def queue(self) -> str:
@@ -48,7 +54,12 @@ class Role(StrEnum):
         return f"fleetfoot-{self}"
 
 
-ROLE_OF = {Step.PARSE: Role.PARSE, Step.ENCODE: Role.ENCODE, Step.PUBLISH: Role.ENCODE}
+ROLE_OF = {
+    Step.PARSE: Role.PARSE,
+    Step.ENCODE: Role.ENCODE,
+    Step.PUBLISH: Role.ENCODE,
+    Step.COMPACT: Role.COMPACT,
+}
 
 
 def application(settings: WorkerSettings) -> Any:
@@ -99,6 +110,11 @@ def send(app: Any, due: Due) -> None:
     )
 
 
+def send_tidy(app: Any) -> None:
+    """Asks for the space of what nobody can reach any more. Raises kombu's OperationalError when the broker is away."""
+    app.send_task("fleetfoot.tidy", queue=Role.COMPACT.queue, retry=False, ignore_result=True)
+
+
 def parsing(app: Any, settings: WorkerSettings) -> Child[Reader]:
     """Adds the tasks of the parse queue."""
     child = Child(lambda: Reader.open(settings))
@@ -123,6 +139,28 @@ def encoding(app: Any, settings: WorkerSettings) -> Child[Encoder]:
     app.task(encode, name="fleetfoot.encode", max_retries=0)
     app.task(publish, name="fleetfoot.publish", max_retries=0, throws=(LostLease,))
     return child
+
+
+def compacting(app: Any, settings: WorkerSettings) -> Child[Compactor]:
+    """Adds the tasks of the compact queue."""
+    child = Child(lambda: Compactor.open(settings))
+
+    def compact(collection_id: str) -> None:
+        child.opened.compact(collection_id)
+
+    def tidy() -> None:
+        child.opened.tidy()
+
+    app.task(compact, name="fleetfoot.compact", max_retries=0, throws=(LostLease,))
+    app.task(tidy, name="fleetfoot.tidy", max_retries=0)
+    return child
+
+
+_TASKS_OF: Mapping[Role, Callable[[Any, WorkerSettings], Child[Any]]] = {
+    Role.PARSE: parsing,
+    Role.ENCODE: encoding,
+    Role.COMPACT: compacting,
+}
 
 
 class Child(Generic[O]):
@@ -179,7 +217,7 @@ def run(settings: WorkerSettings, role: Role) -> int:
     signals.setup_logging.connect(_keep_logging, weak=False)
     logging.getLogger("faiss.loader").setLevel(logging.WARNING)  # it tells of every instruction set that is not there
     app = application(settings)
-    child = parsing(app, settings) if role is Role.PARSE else encoding(app, settings)
+    child = _TASKS_OF[role](app, settings)
     child.open_after_fork()
     worker = app.Worker(
         hostname=f"{role}@{platform.node()}",

@@ -2,45 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ingest.backlog import Backlog
 from ingest.catalog import Catalog
 from ingest.generations import Generations, Made
+from ingest.layers import Stack
 from ingest.leases import LostLease
 from ingest.working import BatchOptions
 from pipeline.errors import FleetfootError
 from pipeline.jobs import ItemState, JobState
-from pipeline.passages import Passage, Upload, Vectors
+from pipeline.passages import Upload
+from pipeline.ports import Written
 from tests.conftest import Now
 from tests.fakes_ingest import HashEncoder, PlainWriter, texts_in
 from tests.ingesting import TENANT, Workshop, id_of, ingest, searchable, uploads
 
-MADE = Made("0" * 64, "hash-1", "lines-1", took=0.0)
+MADE = Made("0" * 64, Stack(), "hash-1", "lines-1", took=0.0)
 
 
 class MeanwhileWriter(PlainWriter):
     """Something happens between the files and the row."""
 
     def __init__(self, meanwhile: Callable[[], object]) -> None:
+        super().__init__()
         self._meanwhile = meanwhile
 
-    def write(
-        self,
-        folder: Path,
-        collection: str,
-        number: int,
-        passages: Iterable[Passage],
-        vectors: Vectors,
-        embedder: str,
-        chunker: str,
-    ) -> str:
-        digest = super().write(folder, collection, number, passages, vectors, embedder, chunker)
+    def write_generation(self, home: Path, collection: str, number: int, **how: Any) -> Written:
+        written = super().write_generation(home, collection, number, **how)
         self._meanwhile()
-        return digest
+        return written
 
 
 def ready(workshop: Workshop, **texts: str) -> str:
@@ -111,7 +106,6 @@ def test_a_collection_deleted_meanwhile_stays_deleted(catalog: Catalog) -> None:
     with pytest.raises(LostLease):
         workshop.publish_step.publish(collection_id)
     assert catalog.collections(TENANT) == ()
-    assert not workshop.publish_step._generations.folder(collection_id, 1).exists()
 
 
 def test_what_becomes_ready_meanwhile_is_in_the_next_generation(catalog: Catalog) -> None:
@@ -141,55 +135,10 @@ def test_a_failed_publish_leaves_the_former_generation_and_is_tried_again(catalo
     with pytest.raises(FleetfootError, match="full"):
         broken.publish_step.publish(collection_id)
     assert searchable(catalog, "handbook") == ["one"]
-    assert not broken.publish_step._generations.folder(collection_id, 2).exists()
     assert broken.backlog.due() == ()
     now.pass_by(10)
     Workshop(catalog).work()
     assert searchable(catalog, "handbook") == ["one", "two"]
-
-
-def test_readers_keep_their_generation_until_nobody_can_be_reading_it(catalog: Catalog, now: Now) -> None:
-    workshop = Workshop(catalog)
-    folders = []
-    for text in ("one", "two", "three"):
-        ingest(workshop, "handbook", a=text)
-        ref = catalog.current(TENANT, "handbook")
-        assert ref is not None
-        folders.append(ref.folder)
-        now.pass_by(1)
-    generations = publisher(catalog, "sweep")
-    assert generations.prune() == 0
-    now.pass_by(catalog.options.keep_seconds)
-    assert generations.prune() == 1
-    assert [folder.exists() for folder in folders] == [False, True, True]
-    assert searchable(catalog, "handbook") == ["three"]
-
-
-def test_a_folder_that_no_row_knows_is_garbage_but_not_while_it_is_built(catalog: Catalog, now: Now) -> None:
-    workshop = Workshop(catalog)
-    ingest(workshop, "handbook", a="one")
-    collection_id = ready(workshop, b="two")
-    dead = publisher(catalog, "dead")
-    plan = dead.begin(collection_id)
-    assert plan is not None
-    folder = dead.folder(collection_id, plan.number)
-    for built in (folder, folder.with_name(f".{folder.name}.0af3")):
-        built.mkdir()
-    generations = publisher(catalog, "sweep")
-    assert generations.prune() == 0
-    now.pass_by(catalog.options.lease_seconds + 1)
-    assert generations.prune() == 2
-    assert not folder.exists()
-
-
-def test_everything_of_a_deleted_collection_is_swept(catalog: Catalog) -> None:
-    workshop = Workshop(catalog)
-    ingest(workshop, "handbook", a="one")
-    folder = catalog.options.generations / id_of(catalog, "handbook")
-    assert folder.is_dir()
-    catalog.delete_collection(TENANT, "handbook")
-    publisher(catalog, "sweep").prune()
-    assert not folder.exists()
 
 
 def test_another_embedder_makes_every_generation_anew(catalog: Catalog) -> None:
@@ -202,15 +151,6 @@ def test_another_embedder_makes_every_generation_anew(catalog: Catalog) -> None:
     assert '"embedder": "hash-2"' in (ref.folder / "manifest.json").read_text()
     assert sorted(texts_in(ref.folder)) == ["one", "two"]
     assert sorted(other.encoder.encoded) == ["one", "two"]
-
-
-def test_superseded_text_is_deleted_and_what_is_shown_is_not(catalog: Catalog) -> None:
-    workshop = Workshop(catalog)
-    ingest(workshop, "handbook", a="one", b="two")
-    ingest(workshop, "handbook", a="three")
-    assert workshop.publish_step._versions.purge() == 0
-    catalog.delete_collection(TENANT, "handbook")
-    assert workshop.publish_step._versions.purge() == 2
 
 
 def test_a_collection_under_steady_change_is_published_now_and_then(catalog: Catalog, now: Now) -> None:
