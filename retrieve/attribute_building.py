@@ -47,15 +47,14 @@ class AttributesBuilder:
         self._access = _Growing()
         self._starts = array("i")
         self._rows = 0
-        self._last = ""
+        self._last: Passage | None = None
 
     def add(self, passage: Passage) -> None:
         """The next row."""
-        fields = fields_of(passage)
-        said = repr((fields, passage.access))
-        if said != self._last or not self._rows:
-            self._last = said
-            self._begin(fields, passage.access)
+        last = self._last
+        if last is None or passage.document_id != last.document_id or not _say_the_same(passage, last):
+            self._begin(passage)
+        self._last = passage
         self._rows += 1
 
     def files(self) -> Mapping[str, bytes]:
@@ -79,17 +78,31 @@ class AttributesBuilder:
         offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.array(counts, np.int64))])
         return {ATTRIBUTES: _written(arrow.concat_arrays(values), offsets, np.concatenate(owners), directory)}
 
-    def _begin(self, fields: Metadata, access: tuple[str, ...]) -> None:
+    def _begin(self, passage: Passage) -> None:
         run = len(self._starts)
         self._starts.append(self._rows)
-        for name, value in fields.items():
-            for kind, text in dict.fromkeys(_codes(value)):
-                column = self._columns.get((name, kind))
+        columns = self._columns
+        for name, value in fields_of(passage).items():
+            codes = coded(value) if not isinstance(value, tuple) else dict.fromkeys(_codes(value))
+            for kind, text in codes:
+                column = columns.get((name, kind))
                 if column is None:
-                    column = self._columns[name, kind] = _Growing()
+                    column = columns[name, kind] = _Growing()
                 column.add(text, run)
-        for label in dict.fromkeys(access):
+        for label in dict.fromkeys(passage.access):
             self._access.add(label, run)
+
+
+def _say_the_same(one: Passage, other: Passage) -> bool:
+    """Whether two passages of a document have equal fields, in the same types: 1 and True are equal, and two values."""
+    return (
+        one.page == other.page
+        and one.title == other.title
+        and one.source == other.source
+        and one.language == other.language
+        and one.access == other.access
+        and (one.metadata is other.metadata or repr(one.metadata) == repr(other.metadata))
+    )
 
 
 def fields_of(passage: Passage) -> Metadata:
@@ -106,9 +119,8 @@ def fields_of(passage: Passage) -> Metadata:
     return {**own, **passage.metadata}
 
 
-def _codes(value: Scalar | tuple[Scalar, ...]) -> Iterator[tuple[Kind, str]]:
-    for member in value if isinstance(value, tuple) else (value,):
-        yield from coded(member)
+def _codes(members: tuple[Scalar, ...]) -> Iterator[tuple[Kind, str]]:
+    return (code for member in members for code in coded(member))
 
 
 class _Column:

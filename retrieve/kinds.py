@@ -12,7 +12,6 @@ instant are equal. Instants are told apart by the microsecond.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from enum import Flag, auto
 from math import isfinite
@@ -67,19 +66,18 @@ def instant(text: str) -> int | None:
     return (moment - _EPOCH) // _MICROSECOND
 
 
-def coded(value: Scalar) -> Iterator[tuple[Kind, str]]:
+def coded(value: Scalar) -> tuple[tuple[Kind, str], ...]:
     """What stands for a value in the dictionary of each kind that it has: equal values, and no others, equal texts."""
+    if isinstance(value, str):
+        moment = instant(value) if value[:1].isdigit() else None
+        return ((Kind.TEXT, value),) if moment is None else ((Kind.TEXT, value), (Kind.DATE, str(moment)))
     if isinstance(value, bool):
-        yield Kind.BOOLEAN, "true" if value else "false"
-    elif isinstance(value, str):
-        yield Kind.TEXT, value
-        moment = instant(value)
-        if moment is not None:
-            yield Kind.DATE, str(moment)
-    elif isinstance(value, int):
-        yield Kind.NUMBER, str(value)
-    elif isfinite(value):
-        yield Kind.NUMBER, str(int(value)) if value.is_integer() else repr(value)
+        return ((Kind.BOOLEAN, "true" if value else "false"),)
+    if isinstance(value, int):
+        return ((Kind.NUMBER, str(value)),)
+    if not isfinite(value):
+        return ()
+    return ((Kind.NUMBER, str(int(value)) if value.is_integer() else repr(value)),)
 
 
 def decoded(kind: Kind, text: str) -> str | int | float | bool:
