@@ -17,7 +17,7 @@ from retrieve.shelf import GenerationShelf
 from retrieve.warming import read_ahead, sample_queries
 from tests.fakes_api import FakeRetriever, FakeStages
 from tests.fakes_shelf import make_passage
-from tests.generations import opened, published
+from tests.generations import changed, opened, published
 
 QUERIES = ("leave", "how many days of leave", "notice")
 
@@ -86,12 +86,13 @@ def test_what_is_there_at_the_start_is_left_out_of_garbage_collection() -> None:
 
 
 def test_a_generation_goes_without_garbage_collection(tmp_path: Path) -> None:
-    generation = opened(published(tmp_path, [make_passage(f"d{number}", 0, f"word{number}") for number in range(9)]))
-    generation.lexical.search(generation.analyzer.terms("word1"), 3)
+    ref = published(tmp_path, [make_passage(f"d{number}", 0, f"word{number}") for number in range(9)])
+    generation = opened(changed(ref, gone=["d3"]))
+    generation.segments[0].lexical.search(generation.analyzer.terms("word1"), 3)
     shelf = GenerationShelf((generation,))
     shelf.passages([1, 2])
     shelf.near_duplicates([1, 2], 0.9)
-    there = weakref.ref(generation.lexical)
+    there = weakref.ref(generation.segments[0].lexical)
     gc.disable()
     try:
         del generation, shelf

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import gc
 import threading
+from functools import partial
+from pathlib import Path
 
 import faiss
+import numpy as np
 import pytest
 
 from pipeline.errors import Misconfigured
+from retrieve.allowed import Allowed
+from retrieve.dense import DenseIndex
+from retrieve.generation import Generation
 from retrieve.gpu_dense import GpuDenseIndex, GpuMemory
+from retrieve.hybrid import search_vector
+from retrieve.shelf import key_of
 from tests.fakes_gpu import FakeGpuLibrary
-from tests.generations import directions
+from tests.fakes_shelf import make_passage
+from tests.generations import EMBEDDER, changed, directions, published
 
 
 def test_without_a_gpu_it_is_an_error_and_no_way_back_to_the_cpu() -> None:
@@ -59,3 +68,25 @@ def test_a_generation_that_is_gone_is_freed_when_the_owner_comes_by() -> None:
     assert memory.indexes == 2
     serving.warm_up()
     assert memory.indexes == 1
+
+
+def test_a_base_is_searched_on_the_gpu_and_what_lies_on_it_by_the_cpu(tmp_path: Path) -> None:
+    """Also under tombstones and a mask, which a GPU's index knows nothing of."""
+    library = FakeGpuLibrary()
+    rows = directions(6_000)
+    passages = [make_passage(f"d{number}", 0, f"w{number % 9}") for number in range(6_000)]
+    before = published(tmp_path, passages, rows)
+    new = [make_passage("d7", 0, "w7 again")]
+    after = changed(before, new, rows[7:8], gone=["d9"])
+    on_gpu = partial(GpuDenseIndex, memory=GpuMemory.open(library))
+    generation = Generation.open(after, embedder=EMBEDDER, dense=on_gpu)
+    base, delta = generation.segments
+    assert (type(base.dense), type(delta.dense)) == (GpuDenseIndex, DenseIndex)
+    assert search_vector(rows[7], generation.segments, 1).keys == [key_of(1, 0)]
+    mask = (np.arange(6_000) % 2).astype(np.uint8)
+    allowed = Allowed(generation.segments, [mask, None])
+    found = search_vector(rows[9], generation.segments, 50, allowed).keys
+    scores = np.where((mask != 0) & (base.alive != 0), rows @ rows[9], -np.inf)
+    exact = [*((-float(score), row) for row, score in enumerate(scores)), (-float(rows[7] @ rows[9]), key_of(1, 0))]
+    assert found == [key for _, key in sorted(exact)[:50]]
+    assert library.threads == {threading.get_ident()}
