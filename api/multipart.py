@@ -6,22 +6,23 @@ The parser is python-multipart's; what is added here are the limits and the name
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import cast
 
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 
 from api.limits import Limits
+from ingest.formats.row_template import check_reading_options
 from pipeline.errors import InvalidInput, TooLarge
 from pipeline.passages import Metadata, Scalar, Upload
 
-METADATA, ACCESS = "metadata", "access"
+METADATA, ACCESS, OPTIONS = "metadata", "access", "options"
 
 
 async def uploads_of_parts(content_type: str, body: AsyncIterator[bytes], limits: Limits) -> list[Upload]:
-    """The files of a form, under any field names; the fields `metadata` (a JSON object) and `access` (a JSON list of
-    labels) hold for all of them.
+    """The files of a form, under any field names; the fields `metadata` and `options` (JSON objects) and `access` (a
+    JSON list of labels) hold for all of them.
 
     Raises InvalidInput for a form that cannot be read and TooLarge for a file or a number of files over its limit.
     """
@@ -63,6 +64,7 @@ class _Parts:
         self._files: list[tuple[str, str | None, bytes]] = []
         self._metadata: Metadata = {}
         self._access: tuple[str, ...] = ()
+        self._options: Mapping[str, Scalar] = {}
         self._name = self._value = b""
         self._headers: dict[bytes, bytes] = {}
         self._content = bytearray()
@@ -108,10 +110,12 @@ class _Parts:
             self._metadata = metadata_of(bytes(self._content))
         elif self._field == ACCESS:
             self._access = access_of(bytes(self._content))
+        elif self._field == OPTIONS:
+            self._options = options_of(bytes(self._content))
         else:
             raise InvalidInput(
-                f"The form field '{self._field}' is neither a file nor '{METADATA}' or '{ACCESS}'. Send files with a "
-                "filename.",
+                f"The form field '{self._field}' is neither a file nor '{METADATA}', '{ACCESS}' or '{OPTIONS}'. Send "
+                "files with a filename.",
                 field=self._field,
             )
 
@@ -119,8 +123,8 @@ class _Parts:
         self.complete = True
 
     def uploads(self) -> list[Upload]:
-        metadata, access = self._metadata, self._access
-        return [Upload(name, content, media_type, metadata, access) for name, media_type, content in self._files]
+        alike = (self._metadata, self._access, self._options)
+        return [Upload(name, content, media_type, *alike) for name, media_type, content in self._files]
 
 
 def metadata_of(content: bytes) -> Metadata:
@@ -144,6 +148,19 @@ def access_of(content: bytes) -> tuple[str, ...]:
     if not isinstance(given, list) or not all(isinstance(label, str) for label in labels):
         raise InvalidInput(f"The form field '{ACCESS}' must be a JSON list of labels, as [\"hr\"].", field=ACCESS)
     return tuple(cast("list[str]", labels))
+
+
+def options_of(content: bytes) -> Mapping[str, Scalar]:
+    """How the files of a form are to be read. Raises InvalidInput unless it is a JSON object of known options."""
+    try:
+        given: object = json.loads(content)
+    except ValueError as error:
+        raise InvalidInput(f"The form field '{OPTIONS}' is not JSON: {error}.", field=OPTIONS) from error
+    if not isinstance(given, dict):
+        raise InvalidInput(f"The form field '{OPTIONS}' must be a JSON object.", field=OPTIONS)
+    options = cast("dict[str, Scalar]", given)
+    check_reading_options(options, OPTIONS)
+    return options
 
 
 def frozen(metadata: dict[str, Scalar | list[Scalar]]) -> Metadata:

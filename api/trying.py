@@ -120,7 +120,7 @@ class _Run:
 
     def _one(self, place: int, upload: Upload, chosen: Chunking | None, ticket: Ticket) -> Tried:
         id_ = document_id(self._here.tenant, self._asked.collection or "", upload.name)
-        tried = Tried(upload, id_, content_hash(upload.content))
+        tried = Tried(upload, id_, content_hash(upload.content, upload.options))
         if place and (not ticket.wanted() or time.perf_counter() > self._until):
             return replace(tried, error=NotLookedAt(LATE))
         previews = self._here.behind.previews

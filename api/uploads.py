@@ -19,6 +19,7 @@ from api.multipart import frozen, uploads_of_parts
 from api.service import enter
 from api.terms import IdempotencyKey, WebhookUrl
 from api.wire import ErrorOut
+from ingest.formats.row_template import check_reading_options
 from pipeline.errors import InvalidInput, TooLarge
 from pipeline.passages import Scalar, Scope, Upload
 
@@ -44,6 +45,7 @@ class DocumentIn(BaseModel):
     access: list[str] = Field(
         default=[], description="Labels: only keys that carry one of them find it. Empty: every key of the tenant does."
     )
+    options: dict[str, str] = Field(default={}, description="How it is read: `csv.template`, as `{name}: {price}`.")
 
 
 class DocumentsIn(BaseModel):
@@ -80,6 +82,10 @@ REQUEST_BODY: dict[str, Any] = {
                         },
                         "metadata": {"type": "string", "description": "A JSON object that holds for all of them."},
                         "access": {"type": "string", "description": "A JSON list of labels that hold for all of them."},
+                        "options": {
+                            "type": "string",
+                            "description": "A JSON object that says how all of them are read: `csv.template`.",
+                        },
                     },
                 }
             },
@@ -178,7 +184,7 @@ def _add_line(line: bytes, uploads: list[Upload], limits: Limits) -> None:
         document = DocumentIn.model_validate_json(line)
     except ValidationError as error:
         raise _invalid(error, place) from error
-    uploads.append(_upload(document))
+    uploads.append(_upload(document, place))
     _at_most(len(uploads), limits)
 
 
@@ -188,7 +194,7 @@ def _of_json(body: bytes, limits: Limits) -> list[Upload]:
     except ValidationError as error:
         raise _invalid(error, "") from error
     _at_most(len(documents), limits)
-    uploads = [_upload(document) for document in documents]
+    uploads = [_upload(document, f"documents[{place}]") for place, document in enumerate(documents)]
     for place, each in enumerate(uploads):
         if len(each.content) > limits.file:
             raise _too_long(f"documents[{place}]", limits)
@@ -201,14 +207,16 @@ def _some(uploads: list[Upload]) -> list[Upload]:
     return uploads
 
 
-def _upload(document: DocumentIn) -> Upload:
+def _upload(document: DocumentIn, place: str) -> Upload:
     """A ready-made text as an upload: plain unless it says otherwise, so that nothing in it is read as markup."""
+    check_reading_options(document.options, f"{place}.options")
     content = document.text.encode("utf-8", "replace")
     title = {} if document.title is None else {"title": document.title}
     name = document.name or f"text-{hashlib.sha256(str(title).encode() + content).hexdigest()[:24]}"
     suffix = name[name.rfind(".") :].lower() if "." in name else ""
     media_type = document.media_type or BY_SUFFIX.get(suffix, PLAIN)
-    return Upload(name, content, media_type, {**frozen(document.metadata), **title}, tuple(document.access))
+    metadata = {**frozen(document.metadata), **title}
+    return Upload(name, content, media_type, metadata, tuple(document.access), document.options)
 
 
 def _at_most(documents: int, limits: Limits) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b, sha256
+from typing import Any
 
 from ingest.access import check_access
+from ingest.formats.row_template import reading_options
 from pipeline.errors import InvalidInput
 from pipeline.passages import Metadata, Upload
 
@@ -22,9 +24,12 @@ def document_id(tenant: str, collection: str, name: str) -> str:
     return blake2b(json.dumps([tenant, collection, name]).encode(), digest_size=12).hexdigest()
 
 
-def content_hash(content: bytes) -> str:
-    """The hex sha256 of what was sent."""
-    return sha256(content).hexdigest()
+def content_hash(content: bytes, options: Mapping[str, Any] | None = None) -> str:
+    """The hex sha256 of what was sent, and of how it is to be read where that was said."""
+    digest = sha256(content)
+    if said := reading_options(options or {}):
+        digest.update(json.dumps(said, sort_keys=True).encode())
+    return digest.hexdigest()
 
 
 def check_collection(name: str) -> None:

@@ -141,7 +141,8 @@ class Bringing:
 
     def _fetched(self, claim: Claim, fetched: Fetched, chunker: str) -> Brought:
         """Files the hash of what came, and ends the item where that is what stands published."""
-        came = replace(claim, content_hash=content_hash(fetched.content), media_type=fetched.media_type or None)
+        hash_ = content_hash(fetched.content, _options(claim))
+        came = replace(claim, content_hash=hash_, media_type=fetched.media_type or None)
         values = {
             "content_hash": came.content_hash,
             "media_type": came.media_type,

@@ -118,7 +118,7 @@ class Catalog:
                 "metadata": packed(upload.metadata),
                 "access": packed_labels(upload.access),
                 "options": packed(upload.options),
-                "content_hash": content_hash(upload.content),
+                "content_hash": content_hash(upload.content, upload.options),
                 "size": len(upload.content),
                 "state": ItemState.ACCEPTED,
             }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pipeline.errors import InvalidInput, Unparsable
 from pipeline.passages import Scalar
@@ -86,6 +87,11 @@ def template_of(options: Mapping[str, Scalar]) -> RowTemplate | None:
     """What an upload's options ask for; None where they ask for nothing. Raises InvalidInput."""
     text = options.get(CSV_TEMPLATE)
     return RowTemplate.of(str(text)) if text else None
+
+
+def reading_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of an item's options that say how it is read; others say where it comes from."""
+    return {name: options[name] for name in _OPTIONS if name in options}
 
 
 def check_reading_options(options: Mapping[str, Scalar], where: str) -> None:
