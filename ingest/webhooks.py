@@ -211,4 +211,8 @@ def check_webhook(url: str, addresses: Addresses) -> None:
         ip_address(parts.hostname)
     except ValueError:
         return  # a name: what it stands for is checked when it is connected to
-    addresses.check(parts.hostname, parts.hostname)
+    try:
+        addresses.check(parts.hostname, parts.hostname)
+    except AddressRefused as refused:
+        refused.field = "webhook"
+        raise

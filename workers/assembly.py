@@ -21,6 +21,9 @@ from ingest.compacting import CompactStep
 from ingest.nudging import Announcer
 from ingest.pruning import Pruning
 from ingest.publishing import PublishStep
+from ingest.retention import Retention
+from ingest.signing import secrets_of
+from ingest.webhooks import WebhookOptions
 from ingest.working import BatchOptions, EncodeStep, ParseStep
 from pipeline.ports import GenerationWriter
 from workers.settings import WorkerSettings
@@ -114,6 +117,8 @@ class Compactor:
         """Frees the space of what nobody can reach any more; looks through all versions now and then only."""
         if self._pruning is None:
             self._pruning = Pruning(self._catalog, Backlog(self._catalog), open_remover())
+        if uploads := Retention(self._catalog).purge():
+            _log.info("Deleted the bytes of %d documents that are done, or failed long ago.", uploads)
         pruned, purged = self._pruning.prune(), 0
         if time.monotonic() - self._purged >= _PURGE_SECONDS:
             purged = self._pruning.purge()
@@ -132,7 +137,13 @@ def catalog_options(settings: WorkerSettings) -> CatalogOptions:
     """The catalog that the API uses too."""
     options = _storage(settings).catalog()
     layers = replace(options.layers, compact_share=settings.compact_share)
-    return replace(options, lease_seconds=settings.lease_seconds, layers=layers)
+    return replace(
+        options,
+        lease_seconds=settings.lease_seconds,
+        layers=layers,
+        failed_seconds=settings.keep_failed_seconds,
+        failed_bytes=settings.keep_failed_bytes,
+    )
 
 
 def ingest_options(settings: WorkerSettings) -> IngestOptions:
@@ -146,6 +157,12 @@ def ingest_options(settings: WorkerSettings) -> IngestOptions:
         exact_up_to=settings.exact_up_to,
         bulk=settings.bulk,
     )
+
+
+def webhook_options(settings: WorkerSettings) -> WebhookOptions | None:
+    """How webhooks are sent; None where there is no secret to sign them with. Raises Misconfigured for a bad one."""
+    secrets = secrets_of(settings.webhook_secret.get_secret_value()) if settings.webhook_secret else ()
+    return WebhookOptions(secrets) if secrets else None
 
 
 def check_model(settings: WorkerSettings) -> None:

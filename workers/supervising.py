@@ -25,11 +25,16 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from types import FrameType
 
+from pydantic import SecretStr
+
+from ingest.addresses import Addresses
 from ingest.backlog import Backlog
 from ingest.catalog import Catalog
 from ingest.nudging import Announcer, Listener
+from ingest.webhooks import Webhooks
 from pipeline.errors import FleetfootError, Misconfigured
-from workers.assembly import catalog_options, check_model
+from workers.assembly import catalog_options, check_model, webhook_options
+from workers.delivering import delivering
 from workers.settings import WorkerSettings
 from workers.sweeping import Sweep
 from workers.tasks import Role, application, send, send_tidy
@@ -50,6 +55,7 @@ def work(settings: WorkerSettings | None = None) -> None:
     settings = settings or WorkerSettings.read()
     logging.basicConfig(level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     check_model(settings)
+    webhooks = webhook_options(settings)
     events: SimpleQueue[Event] = SimpleQueue()
     with _signals(events), ExitStack() as opened:
         catalog = opened.enter_context(Catalog.open(catalog_options(settings)))
@@ -57,6 +63,9 @@ def work(settings: WorkerSettings | None = None) -> None:
         opened.callback(backlog.recover)  # last of all: what killed children held is free at once
         announcer = opened.enter_context(Announcer.open(settings.redis_url))
         opened.enter_context(_sweeping(settings, backlog, announcer, events))
+        if webhooks is not None:
+            addresses = Addresses(allow_private=settings.allow_private_addresses)
+            opened.enter_context(delivering(Webhooks(catalog, webhooks, addresses), settings.sweep_seconds))
         crew = opened.enter_context(Crew.open(settings, events))
         crew.attend()
 
@@ -212,12 +221,15 @@ def _signals(events: SimpleQueue[Event]) -> Generator[None, None, None]:
 
 
 def _environment(settings: WorkerSettings) -> dict[str, str]:
-    """The children read the same settings, find the rooms, and start native pools of one thread."""
-    given = {f"FLEETFOOT_{name.upper()}": str(value) for name, value in settings if value is not None}
+    """The children read the same settings, but for secrets, find the rooms, and start native pools of one thread."""
+    said = {f"FLEETFOOT_{name.upper()}": value for name, value in settings if value is not None}
+    secrets = {name for name, value in said.items() if isinstance(value, SecretStr)}
+    given = {name: str(value) for name, value in said.items()}
     rooms = str(Path(__file__).resolve().parents[1])
     path = os.pathsep.join(part for part in (rooms, os.environ.get("PYTHONPATH", "")) if part)
     pools = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    return {**pools, "TOKENIZERS_PARALLELISM": "false", **os.environ, **given, "PYTHONPATH": path}
+    every = {**pools, "TOKENIZERS_PARALLELISM": "false", **os.environ, **given, "PYTHONPATH": path}
+    return {name: value for name, value in every.items() if name not in secrets}
 
 
 def _kill_session(process: subprocess.Popen[bytes]) -> None:
