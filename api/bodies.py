@@ -45,6 +45,9 @@ async def body_of(request: Request, kind: type[Read]) -> Read:
             "input": {},
         }
         raise RequestValidationError([{**told, "ctx": {"error": error.msg}}]) from error
+    except RecursionError as error:
+        told = {"type": "json_invalid", "loc": ("body",), "msg": "JSON decode error", "input": {}}
+        raise RequestValidationError([{**told, "ctx": {"error": "it is nested too deeply"}}]) from error
     except ValueError as error:  # not even text
         raise HTTPException(400, "There was an error parsing the body") from error
     try:

@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from api.filters import filter_of
 from api.limits import Limits
 from api.questions import Question, question
 from api.wire import AskedOfStages, PriorityIn, check_text, overridden, promised, within
@@ -113,6 +114,7 @@ def understood(
             conversation=turns,
             sampling=dict(body.model_extra or {}),
             request_id=request_id,
+            filter=filter_of(body.retrieval.filters, "retrieval.filters"),
         ),
         finding=min(profile.deadline, first_token * limits.finding_share),
         first_token=first_token,

@@ -41,6 +41,7 @@ from pipeline.errors import (
     UpstreamFailed,
     WrongFingerprint,
 )
+from pipeline.filters import AND, OR, Op
 
 STATUS: dict[type[FleetfootError], int] = {
     InvalidInput: 400,
@@ -64,7 +65,7 @@ KIND = {401: "authentication_error", 403: "permission_error", 404: "not_found_er
 UPSTREAM_BLAMES_THE_REQUEST = frozenset({400, 404, 413, 422})
 UPSTREAM_IS_FULL = frozenset({429, 503})
 PARTS = frozenset({"body", "query", "path", "header"})
-BRANCHES = frozenset({"str", "int", "float", "bool"})
+BRANCHES = frozenset({"str", "int", "float", "bool", AND, OR, *Op})
 UNEXPECTED = "Something unexpected went wrong here. It is in the log under this request's id"
 
 

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from api.bodies import DEADLINE, body_of, documented
+from api.filters import filter_of
 from api.limits import Limits
 from api.service import Inside, enter
 from api.timings import DegradedOut, TimingsOut, degraded_out, timings_out
@@ -47,6 +48,13 @@ EXAMPLES: dict[str, Any] = {
             "token_budget": 2000,
             "deadline_ms": 150,
             "profile": "default",
+            "filters": {
+                "type": "and",
+                "filters": [
+                    {"type": "eq", "key": "language", "value": "en"},
+                    {"type": "nin", "key": "source", "value": ["notices/marmots.md"]},
+                ],
+            },
             "search": {"legs": ["lexical", "dense"], "candidates": 100, "fusion": "rrf", "rrf_k": 60},
             "rerank": {"depth": 20},
             "pack": {"similarity": 0.9, "join_neighbours": True},
@@ -111,7 +119,10 @@ async def retrieve(request: Request) -> Response:
     collections = _collections(asked, limits)
     eased = here.behind.load.eased(profile, deadline - visit.elapsed(), visit.caller.priority)
     visit.degraded.extend(eased.degraded)
-    queries = [Query(text, visit.caller, collections, eased.profile, request_id=visit.id) for text in texts]
+    narrowed = filter_of(asked.filters)
+    queries = [
+        Query(text, visit.caller, collections, eased.profile, request_id=visit.id, filter=narrowed) for text in texts
+    ]
     results = await _together(queries, here, deadline, eased)
     body = RetrieveOut(id=visit.id, results=results).model_dump_json().encode()
     visit.completed = time.perf_counter() - visit.started

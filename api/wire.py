@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StrictInt
 
+from api.filters import FiltersIn
 from api.limits import Limits
 from pipeline.answering import Found
 from pipeline.errors import InvalidInput, NotFound
@@ -144,8 +145,9 @@ PriorityIn = Annotated[
 
 
 class AskedOfStages(Asks):
-    """The part of a request that overrides single fields of its profile."""
+    """The part of a request that narrows what is found, or overrides single fields of its profile."""
 
+    filters: FiltersIn = None
     top_k: int | None = Field(default=None, ge=1, description="Passages at most.")
     token_budget: int | None = Field(default=None, ge=1, description="Tokens of passages at most.")
     search: SearchIn = SearchIn()
