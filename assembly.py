@@ -35,6 +35,7 @@ from pipeline.load import Foresees
 from pipeline.outages import Outage
 from pipeline.ports import (
     Chunkers,
+    Explainer,
     GenerationRef,
     GenerationRemover,
     GenerationWriter,
@@ -175,6 +176,7 @@ class Stages:
     """
 
     answering: Answering
+    explainer: Explainer
     generator: AnswerGenerator
     generator_name: str
     catalog: Catalog
@@ -227,6 +229,7 @@ async def open_request_stages(
     from context.sizes import TokenSizer
     from ingest.nudging import JobNotices, RedisNudge
     from retrieve.encoder import EncoderOptions, OnnxEncoder
+    from retrieve.explaining import ExactExplainer
     from retrieve.hybrid import HybridRetriever
     from retrieve.lexical_kernel import kernel
     from retrieve.native import native_threads
@@ -300,6 +303,7 @@ async def open_request_stages(
                 BudgetPacker(),
                 CitingPrompter(),
             ),
+            ExactExplainer(queries, lane("explain", 1, native=True)),
             generator,
             generator_name,
             catalog,

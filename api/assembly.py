@@ -13,7 +13,21 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from starlette.exceptions import HTTPException
 
-from api import chat, failed_csv, health, holdings, jobs, offers, refreshing, retrieval, trying, uploads
+from api import (
+    chat,
+    chunking,
+    document_passages,
+    explaining,
+    failed_csv,
+    health,
+    holdings,
+    jobs,
+    offers,
+    refreshing,
+    retrieval,
+    trying,
+    uploads,
+)
 from api.bodies import schemas
 from api.callers import Callers
 from api.conversations import DEFAULT_PROFILE, ChatIn
@@ -84,7 +98,21 @@ def create_app(
     app.add_exception_handler(FleetfootError, on_fleetfoot_error)
     app.add_exception_handler(RequestValidationError, on_invalid_request)
     app.add_exception_handler(HTTPException, on_http_exception)
-    for room in (retrieval, chat, health, uploads, trying, offers, jobs, failed_csv, holdings, refreshing):  # looked through in this order
+    for room in (
+        retrieval,
+        chat,
+        health,
+        uploads,
+        trying,
+        offers,
+        jobs,
+        failed_csv,
+        holdings,
+        document_passages,
+        refreshing,
+        chunking,
+        explaining,
+    ):  # looked through in this order
         app.include_router(room.router)
     app.openapi = lambda: _documented(app)  # type: ignore[method-assign]  # FastAPI's documented way to extend it
     return app

@@ -15,8 +15,10 @@ from api.metrics import Metrics
 from api.terms import TermsOptions
 from api.visits import Visit, visit_of
 from pipeline.answering import Answering
-from pipeline.clock import Budget, Stage
+from pipeline.chunking import Chosen, Chunking
+from pipeline.clock import Budget, Lap, Stage
 from pipeline.errors import NotAllowed
+from pipeline.explaining import Standing
 from pipeline.health import Check
 from pipeline.jobs import (
     NO_TERMS,
@@ -32,8 +34,8 @@ from pipeline.jobs import (
 )
 from pipeline.lane import Lane
 from pipeline.load import Foresees, Load
-from pipeline.passages import Scope, Upload
-from pipeline.ports import Generator, Nudge
+from pipeline.passages import Passage, Scope, Upload
+from pipeline.ports import Explainer, GenerationRef, Generator, Nudge
 from pipeline.previews import Previewer
 from pipeline.profile import Profile
 
@@ -92,6 +94,23 @@ class CatalogRecords(Protocol):
         labels: frozenset[str],
     ) -> Job: ...
 
+    def passages(
+        self,
+        tenant: str,
+        collection: str,
+        document_id: str,
+        *,
+        after: int = -1,
+        limit: int = 100,
+        labels: frozenset[str] | None,
+    ) -> Sequence[Passage]: ...
+
+    def standing(self, tenant: str, collection: str, document: str, *, labels: frozenset[str] | None) -> Standing: ...
+
+    def chunking(self, tenant: str, collection: str) -> Chosen: ...
+
+    def choose_chunking(self, tenant: str, collection: str, chunking: Chunking | None) -> Job | None: ...
+
     def refresh(self, tenant: str, collection: str, *, terms: Terms = NO_TERMS) -> Job: ...
 
 
@@ -106,6 +125,9 @@ class Stages(Protocol):
 
     @property
     def answering(self) -> Answering: ...
+
+    @property
+    def explainer(self) -> Explainer: ...
 
     @property
     def generator(self) -> Generator: ...

@@ -15,7 +15,7 @@ from pipeline.answering import Found
 from pipeline.errors import InvalidInput, NotFound
 from pipeline.load import BATCH, INTERACTIVE
 from pipeline.passages import Aside, Caller, Cited, Leg, Passage, Scalar
-from pipeline.profile import Fusion, Profile
+from pipeline.profile import Expand, Fusion, Profile
 
 MetadataOut = dict[str, Scalar | tuple[Scalar, ...]]
 
@@ -75,6 +75,9 @@ class PassageOut(BaseModel):
     tokens: int
     legs: dict[Leg, HitOut]
     joined: list[str] = []
+    parent: str | None = Field(default=None, description="The section that it was cut from.")
+    previous: str | None = Field(default=None, description="The passage before all of `text` in its document.")
+    next: str | None = Field(default=None, description="The passage behind it.")
 
 
 Dropped = Annotated[
@@ -133,6 +136,9 @@ class PackIn(Asks):
 
     similarity: float | None = Field(default=None, ge=0, le=2, description="Near-duplicates from this cosine on.")
     join_neighbours: bool | None = None
+    expand: Expand | None = Field(
+        default=None, description="What joins a hit as far as the budget goes: the passages beside it, or its section."
+    )
 
 
 PriorityIn = Annotated[
@@ -260,6 +266,9 @@ def _passage(cited: Cited, passage: Passage) -> PassageOut:
         tokens=cited.tokens,
         legs={hit.leg: HitOut(rank=hit.rank, score=hit.score) for hit in ranked.candidate.hits},
         joined=[part.id for part in cited.passages] if len(cited.passages) > 1 else [],
+        parent=passage.parent or None,
+        previous=cited.previous or None,
+        next=cited.next or None,
     )
 
 

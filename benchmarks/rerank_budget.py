@@ -35,7 +35,19 @@ from benchmarks import beir, six_layers
 from ingest.chunking import SentenceChunker
 from ingest.parsing import Parsing
 from pipeline.clock import Budget, Clock, Stage
-from pipeline.passages import Block, Caller, Candidate, Candidates, Document, Hit, Leg, Passage, Query, Upload
+from pipeline.passages import (
+    Block,
+    Caller,
+    Candidate,
+    Candidates,
+    Document,
+    Hit,
+    Leg,
+    Neighbours,
+    Passage,
+    Query,
+    Upload,
+)
 from pipeline.profile import Profile, Rerank
 from rerank.cross_encoder import CrossEncoderReranker
 from rerank.model import CrossEncoder, CrossEncoderOptions
@@ -78,6 +90,9 @@ class Ready:
 
     def near_duplicates(self, keys: Sequence[int], similarity: float) -> tuple[int, ...]:  # noqa: ARG002  the port's
         return tuple(range(len(keys)))
+
+    def neighbours(self, keys: Sequence[int]) -> tuple[Neighbours, ...]:
+        return tuple(Neighbours() for _ in keys)
 
 
 @dataclass(frozen=True, slots=True)

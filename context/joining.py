@@ -14,18 +14,35 @@ _MOST_OVERLAP = 2000
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """One source in the making: `ranked` is the best placed of its passages, which stand in document order."""
+    """One source in the making: `ranked` is the best placed of its passages, which stand in document order.
+
+    `keys` are the passages' places on the shelf.
+    """
 
     ranked: Ranked
     passages: tuple[Passage, ...]
+    keys: tuple[int, ...]
+
+    @classmethod
+    def alone(cls, ranked: Ranked, passage: Passage) -> Joined:
+        """A passage by itself."""
+        return cls(ranked, (passage,), (ranked.candidate.key,))
 
     @property
     def text(self) -> str:
-        """The passages' texts, what one repeats of the one before it left out."""
+        """The passages' texts, what one repeats of those before it left out."""
         text = self.passages[0].text
+        end = self.passages[0].start + len(text)  # of what is written so far, in the section's own text
         for before, after in zip(self.passages, self.passages[1:], strict=False):
-            shared = overlap(before.text, after.text)
-            text += after.text[shared:] if shared else f"\n{after.text}"
+            behind = after.start + len(after.text)
+            if before.parent and before.parent == after.parent:
+                text += after.text[end - after.start :] if after.start <= end else f"\n{after.text}"
+                end = max(end, behind)
+            else:
+                # Passages of two sections share nothing; of earlier generations nobody has written down what they do.
+                shared = 0 if before.parent and after.parent else overlap(before.text, after.text)
+                text += after.text[shared:] if shared else f"\n{after.text}"
+                end = behind
         return text
 
     @property
@@ -34,29 +51,32 @@ class Joined:
         return sum(passage.tokens for passage in self.passages)
 
 
-def join_neighbours(chosen: Sequence[tuple[Ranked, Passage]]) -> list[Joined]:
+def join_neighbours(sources: Sequence[Joined]) -> list[Joined]:
     """Joins what follows each other by ordinal; each source takes the place of its best passage. In ranked order."""
-    place = {ranked.candidate.key: number for number, (ranked, _) in enumerate(chosen)}
-    in_order = sorted(chosen, key=lambda pair: (pair[1].document_id, pair[1].ordinal, place[pair[0].candidate.key]))
-    sources: list[list[tuple[Ranked, Passage]]] = []
-    for pair in in_order:
-        if sources and _follows(sources[-1][-1][1], pair[1]):
-            sources[-1].append(pair)
+    place = {source.ranked.candidate.key: number for number, source in enumerate(sources)}
+    in_order = sorted(
+        sources,
+        key=lambda source: (
+            source.passages[0].document_id,
+            source.passages[0].ordinal,
+            place[source.ranked.candidate.key],
+        ),
+    )
+    runs: list[list[Joined]] = []
+    for source in in_order:
+        if runs and _follows(runs[-1][-1].passages[-1], source.passages[0]):
+            runs[-1].append(source)
         else:
-            sources.append([pair])
+            runs.append([source])
     joined = [
         Joined(
-            min((ranked for ranked, _ in source), key=lambda ranked: place[ranked.candidate.key]),
-            tuple(passage for _, passage in source),
+            min((source.ranked for source in run), key=lambda ranked: place[ranked.candidate.key]),
+            tuple(passage for source in run for passage in source.passages),
+            tuple(key for source in run for key in source.keys),
         )
-        for source in sources
+        for run in runs
     ]
     return sorted(joined, key=lambda source: place[source.ranked.candidate.key])
-
-
-def apart(chosen: Sequence[tuple[Ranked, Passage]]) -> list[Joined]:
-    """Every passage a source of its own."""
-    return [Joined(ranked, (passage,)) for ranked, passage in chosen]
 
 
 def overlap(before: str, after: str) -> int:

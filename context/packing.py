@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from context.choosing import Choice, Room, choose
-from context.joining import Joined, apart, join_neighbours
+from context.expanding import expanded
+from context.joining import Joined, join_neighbours
 from pipeline.clock import Stage
 from pipeline.passages import (
     Candidates,
@@ -33,8 +34,9 @@ class PackOptions:
 class BudgetPacker:
     """Takes passages in ranked order (`context/choosing.py`), joins neighbours and numbers the sources from 1.
 
-    Only the chosen are read from the shelf, in one look-up. Joining happens after choosing, so the headers that it
-    saves are not spent again: `Context.tokens` may stay a little below the budget, never above.
+    Only the chosen are read from the shelf, in one look-up, and what joins them (`context/expanding.py`). Joining
+    happens after choosing, so the headers that it saves are not spent again: `Context.tokens` may stay a little below
+    the budget, never above.
     """
 
     def __init__(self, options: PackOptions | None = None) -> None:
@@ -50,13 +52,17 @@ class BudgetPacker:
         else:
             choice = choose(ranking, groups.of, tokens, room)
             passages = _read(choice.chosen, shelf, {})
-        pairs = [(ranked, passages[ranked.candidate.key]) for ranked in choice.chosen]
-        sources = join_neighbours(pairs) if wanted.join_neighbours else apart(pairs)
-        items = tuple(self._numbered(number, source) for number, source in enumerate(sources, start=1))
+        sources = [Joined.alone(ranked, passages[ranked.candidate.key]) for ranked in choice.chosen]
+        spent = sum(tokens[ranked.candidate.key] + room.each for ranked in choice.chosen)
+        sources = expanded(sources, wanted.expand, shelf, room.tokens - spent)
+        if wanted.join_neighbours:
+            sources = join_neighbours(sources)
+        items = self._numbered(sources, shelf)
+        inside = {key for source in sources for key in source.keys}
         return Context(
             items=items,
             tokens=sum(cited.tokens for cited in items),
-            dropped=choice.dropped,
+            dropped=tuple(each for each in choice.dropped if each.key not in inside),
             generation=shelf.generation,
             degraded=(
                 *candidates.degraded,
@@ -67,8 +73,24 @@ class BudgetPacker:
             ),
         )
 
-    def _numbered(self, number: int, source: Joined) -> Cited:
-        return Cited(number, source.ranked, source.passages, source.text, source.tokens + self._options.header_tokens)
+    def _numbered(self, sources: Sequence[Joined], shelf: Shelf) -> tuple[Cited, ...]:
+        beside = shelf.neighbours([source.keys[-1] for source in sources])
+        return tuple(
+            Cited(
+                number,
+                source.ranked,
+                source.passages,
+                source.text,
+                source.tokens + self._options.header_tokens,
+                previous=_id(source.passages[0], -1) if source.passages[0].ordinal else "",
+                next="" if around.next is None else _id(source.passages[-1], 1),
+            )
+            for number, (source, around) in enumerate(zip(sources, beside, strict=True), start=1)
+        )
+
+
+def _id(passage: Passage, further: int) -> str:
+    return f"{passage.document_id}:{passage.ordinal + further}"
 
 
 def _all_sizes(ranking: Ranking, sizes: Sizes, shelf: Shelf) -> Mapping[int, int]:

@@ -61,7 +61,7 @@ def show_passages(found: Json, console: Console) -> None:
             console.print(Padding(Text(beginning(passage["text"])), (0, 0, 0, 3)))
         if not result["passages"]:
             console.print("Nothing was found.")
-        _show_degraded(result["degraded"], console)
+        show_degraded(result["degraded"], console)
         _show_timings(result["timings"], console)
 
 
@@ -113,7 +113,7 @@ def show_answered(asked: Asked, console: Console) -> None:
         if passage["number"] in cited:
             line = f"  [{passage['number']}] {source_line(passage)}"
             console.print(line, style="dim", markup=False, highlight=False, soft_wrap=True)
-    _show_degraded(asked.extension["degraded"], console)
+    show_degraded(asked.extension["degraded"], console)
     console.print()
     _show_timings(asked.extension["timings"], console)
 
@@ -136,7 +136,8 @@ def _show_timings(timings: Json, console: Console) -> None:
     console.print(kept(timings), style="dim", highlight=False)
 
 
-def _show_degraded(degraded: list[Json], console: Console) -> None:
+def show_degraded(degraded: list[Json], console: Console) -> None:
+    """A line for each thing that was given up."""
     for given_up in degraded:
         detail = f": {given_up['detail']}" if given_up.get("detail") else ""
         line = f"  given up: {given_up['stage']} ({given_up['reason']}{detail})"

@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 from fleetfoot.benching import bench
+from fleetfoot.generations import collections
 from fleetfoot.narrowing import Narrowed, filter_of
 from fleetfoot.setting_up import keys, models
 from fleetfoot.telling import HERE, AsJson, Collection, Deadline, Key, TopK, Url, print_json, run, told
@@ -26,6 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Answers from your documents, and is quick about it.",
 )
+app.add_typer(collections, name="collections")
 app.add_typer(models, name="models")
 app.add_typer(keys, name="keys")
 app.command()(bench)
@@ -95,9 +97,7 @@ def ingest(
 
     async def go() -> Ingested:
         async with connect(url, key) as client:
-            return await send(
-                client, collection, paths, console, wait=wait, again=again, webhook=webhook, lines=lines
-            )
+            return await send(client, collection, paths, console, wait=wait, again=again, webhook=webhook, lines=lines)
 
     _tell(run(go()), console, as_json=as_json, said=lines)
 
@@ -192,6 +192,72 @@ def search(
             print_json(found)
         else:
             show_passages(found, Console())
+
+    run(go())
+
+
+@app.command()
+@told
+def explain(
+    query: Annotated[str, typer.Argument(help="What was looked for.")],
+    document: Annotated[str, typer.Argument(help="The document's id, or its name.")],
+    collection: Collection = "default",
+    top_k: TopK = None,
+    filters: Narrowed = None,
+    as_json: AsJson = False,
+    url: Url = HERE,
+    key: Key = None,
+) -> None:
+    """Tell why a query finds a document: its rank and score in each leg, and what kept it out."""
+    from fleetfoot.client import connect
+    from fleetfoot.explaining import explain as look
+    from fleetfoot.explaining import show_explanation
+
+    async def go() -> None:
+        async with connect(url, key) as client:
+            found = await look(client, collection, query, document, top_k=top_k, filters=filter_of(filters))
+        if as_json:
+            print_json(found)
+        else:
+            show_explanation(found, Console())
+
+    run(go())
+
+
+@app.command()
+@told
+def chunking(
+    collection: Annotated[str, typer.Argument(help="The collection; one that is not there yet is made.")],
+    chunker: Annotated[
+        str | None, typer.Option(help="tokens, sentences, headings or whole; 'default' for the workers' settings.")
+    ] = None,
+    tokens: Annotated[int | None, typer.Option(help="The longest passage.")] = None,
+    overlap: Annotated[int | None, typer.Option(help="Tokens of it that repeat the one before.")] = None,
+    minimum: Annotated[int | None, typer.Option(help="A section with fewer tokens joins its neighbour.")] = None,
+    wait: Annotated[bool, typer.Option(help="Wait until the new cut can be searched.")] = True,
+    as_json: AsJson = False,
+    url: Url = HERE,
+    key: Key = None,
+) -> None:
+    """Show how a collection is cut into passages, or choose it and have its documents cut anew."""
+    from fleetfoot.chunking import choose_chunking, chunking_of, cut, show_chunking
+    from fleetfoot.client import connect
+
+    console = Console(stderr=as_json, quiet=as_json)
+
+    async def go() -> None:
+        async with connect(url, key) as client:
+            if chunker is None and tokens is overlap is minimum is None:
+                found = await chunking_of(client, collection)
+            else:
+                found = await choose_chunking(
+                    client, collection, chunker, tokens=tokens, overlap=overlap, minimum=minimum
+                )
+                found = await cut(client, collection, found, console) if wait else found
+        if as_json:
+            print_json(found)
+        else:
+            show_chunking(collection, found, console)
 
     run(go())
 

@@ -35,6 +35,7 @@ class Stage(StrEnum):
     PROMPT = "prompt"
     FIRST_TOKEN = "first_token"
     GENERATE = "generate"
+    EXPLAIN = "explain"
 
 
 AWAITED = (

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from pipeline.chunking import Chunking
 from pipeline.clock import Clock
@@ -18,6 +18,7 @@ from pipeline.passages import (
     Context,
     Document,
     Groups,
+    Neighbours,
     Passage,
     Prompt,
     Query,
@@ -27,6 +28,9 @@ from pipeline.passages import (
     Upload,
     Vectors,
 )
+
+if TYPE_CHECKING:
+    from pipeline.explaining import Evidence
 
 # A request
 
@@ -69,6 +73,10 @@ class Shelf(Protocol):
 
         Exact by content hash; near by stored signatures and vectors, from cosine `similarity` on.
         """
+        ...
+
+    def neighbours(self, keys: Sequence[int]) -> tuple[Neighbours, ...]:
+        """The keys around each passage in its document, which has been cut by one chunker and lies together."""
         ...
 
 
@@ -115,6 +123,14 @@ class Generator(Protocol):
 
     def generate(self, prompt: Prompt) -> AsyncGenerator[Token, None]:
         """Raises UpstreamFailed or Overloaded, before the first token or while streaming."""
+        ...
+
+
+class Explainer(Protocol):
+    """Looks at all passages of one document on the shelf that a request was answered from."""
+
+    async def explain(self, query: Query, candidates: Candidates, document_id: str, clock: Clock) -> Evidence:
+        """Raises OutOfTime, or Overloaded where others are being explained already."""
         ...
 
 

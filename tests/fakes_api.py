@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
+from pathlib import Path
 from types import TracebackType
 
 import aiohttp
@@ -17,13 +18,16 @@ from api.connection import Patience
 from api.service import Previews
 from api.serving import ServingOptions, listen, server
 from pipeline.answering import Answering
-from pipeline.clock import Clock, Stage
-from pipeline.errors import NotFound
+from pipeline.chunking import Chosen, Chunking
+from pipeline.clock import Clock, Lap, Stage
+from pipeline.errors import Conflict, Damaged, NotFound
+from pipeline.explaining import DocumentState, Evidence, LegPlace, Seen, Standing, TermShare
 from pipeline.health import Check
 from pipeline.jobs import (
     NO_TERMS,
     Collection,
     DocumentInfo,
+    GenerationInfo,
     ItemState,
     Job,
     JobItem,
@@ -46,6 +50,7 @@ from pipeline.passages import (
     Groups,
     Hit,
     Leg,
+    Passage,
     Prompt,
     Query,
     Ranked,
@@ -56,7 +61,7 @@ from pipeline.passages import (
     Upload,
     Usage,
 )
-from pipeline.ports import Generator, Grouper, Packer, Reranker, Retriever, Sizer
+from pipeline.ports import GenerationRef, Generator, Grouper, Packer, Reranker, Retriever, Sizer
 from pipeline.previews import Previewer
 from pipeline.profile import Profile
 from tests.fakes_previews import FakePreviewer
@@ -206,6 +211,8 @@ class FakeCatalog:
         self.removed: list[tuple[str, ...]] = []
         self.known: dict[str, Job] = {}
         self.names = ["handbook", "laws"]
+        self.standings: dict[str, Standing] = {}
+        self.chosen: dict[str, Chunking | None] = {}
         self.labels: list[frozenset[str]] = []
         self.terms: list[Terms] = []
         self.error: Exception | None = None
@@ -230,6 +237,37 @@ class FakeCatalog:
         self.labels.append(labels)
         self.removed.append(tuple(document_ids))
         return self._begin(tenant, collection, "remove", len(document_ids))
+
+    def passages(
+        self,
+        tenant: str,
+        collection: str,
+        document_id: str,
+        *,
+        after: int = -1,
+        limit: int = 100,
+        labels: frozenset[str] | None = frozenset(),
+    ) -> Sequence[Passage]:
+        self.document(tenant, collection, document_id, labels=labels or frozenset())
+        found = [make_passage(document_id, n, f"p{n}", parent=f"{document_id}#0", start=3 * n) for n in range(3)]
+        return [each for each in found if each.ordinal > after][:limit]
+
+    def standing(self, tenant: str, collection: str, document: str, *, labels: frozenset[str] | None) -> Standing:
+        self.collection(tenant, collection)
+        self.labels.append(frozenset({"everything"}) if labels is None else labels)
+        return self.standings.get(document, Standing("", document, DocumentState.UNKNOWN))
+
+    def chunking(self, tenant: str, collection: str) -> Chosen:
+        self.collection(tenant, collection)
+        return Chosen(self.chosen.get(collection), "sentences-2:200")
+
+    def choose_chunking(self, tenant: str, collection: str, chunking: Chunking | None) -> Job | None:
+        if collection not in self.names:
+            self.names.append(collection)
+        if self.chosen.get(collection) == chunking:
+            return None
+        self.chosen[collection] = chunking
+        return self._begin(tenant, collection, "refresh", 3)
 
     def refresh(self, tenant: str, collection: str, *, terms: Terms = NO_TERMS) -> Job:
         self.terms.append(terms)
@@ -325,6 +363,86 @@ class FakeCatalog:
         return self.known[job_id]
 
 
+class FakeExplainer:
+    """Tells of the passages of a document on the shelf that the request was answered from."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Query, str]] = []
+
+    async def explain(self, query: Query, candidates: Candidates, document_id: str, clock: Clock) -> Evidence:
+        self.asked.append((query, document_id))
+        async with clock.lap(Stage.EXPLAIN):
+            keys = range(len(SHELF.passages(range(3))))
+        seen = [
+            Seen(key, passage, (LegPlace(Leg.LEXICAL, 2, 8.0, 3, (TermShare("leav", 8.0, 1),)),))
+            for key, passage in zip(keys, SHELF.passages(keys), strict=True)
+            if passage.document_id == document_id
+        ]
+        return Evidence(tuple(seen))
+
+
+class FakeKeeping:
+    """The generations of a collection in a list: 7 serves, 6 came before; remembers what was done with them."""
+
+    def __init__(self) -> None:
+        self.done: list[tuple[str, str, object]] = []
+        self.known = [generation(7), generation(6)]
+
+    def list(self, tenant: str, collection: str) -> Sequence[GenerationInfo]:
+        if collection != "handbook":
+            raise NotFound("collection", collection, ["handbook"])
+        return self.known
+
+    def ref(self, tenant: str, collection: str, number: int | None = None) -> GenerationRef:
+        info = self._one(tenant, collection, 7 if number is None else number)
+        return GenerationRef(collection, info.number, Path(f"g{info.number}"), "00")
+
+    def pin(self, tenant: str, collection: str, number: int, *, pinned: bool = True) -> GenerationInfo:
+        self.done.append(("pin", collection, (number, pinned)))
+        return replace(self._one(tenant, collection, number), pinned=pinned)
+
+    def roll_back(self, tenant: str, collection: str, number: int) -> GenerationInfo:
+        self._one(tenant, collection, number)
+        if number == 7:
+            raise Conflict(f"'{collection}@7' is what serves already, so there is nothing to roll back.")
+        self.done.append(("roll back", collection, number))
+        return replace(generation(8), restores=number)
+
+    def drop(self, tenant: str, collection: str) -> Sequence[int]:
+        self.list(tenant, collection)
+        self.done.append(("drop", collection, None))
+        return (4, 5)
+
+    def compact(self, tenant: str, collection: str) -> GenerationInfo:
+        self.done.append(("compact", collection, None))
+        return self._one(tenant, collection, 7)
+
+    def _one(self, tenant: str, collection: str, number: int) -> GenerationInfo:
+        for info in self.list(tenant, collection):
+            if info.number == number:
+                return info
+        raise NotFound("generation", str(number), ["7", "6"])
+
+
+def generation(number: int) -> GenerationInfo:
+    """As the catalog would tell of it."""
+    return GenerationInfo(
+        number=number,
+        current=number >= 7,
+        documents=3,
+        passages=3,
+        written=4,
+        segments=2,
+        size=4096,
+        published=1e9,
+        superseded=None if number >= 7 else 2e9,
+        pinned=False,
+        withdrawn=False,
+        restores=None,
+        readers=1,
+    )
+
+
 class FakeNudge:
     """Counts."""
 
@@ -363,9 +481,12 @@ class FakeStages:
     grouper: Grouper = field(default_factory=PlainStages)
     sizer: Sizer = field(default_factory=PlainStages)
     packer: Packer = field(default_factory=PlainStages)
+    explainer: FakeExplainer = field(default_factory=FakeExplainer)
     generator: FakeGenerator | Generator = field(default_factory=FakeGenerator)
     generator_name: str = "fake"
     catalog: FakeCatalog = field(default_factory=FakeCatalog)
+    keeping: FakeKeeping = field(default_factory=FakeKeeping)
+    damaged: set[int] = field(default_factory=set)
     nudge: FakeNudge = field(default_factory=FakeNudge)
     notices: FakeNotices = field(default_factory=FakeNotices)
     looked_again: list[tuple[str, str]] = field(default_factory=list)
@@ -381,6 +502,10 @@ class FakeStages:
     @property
     def answering(self) -> Answering:
         return Answering(self.retriever, self.reranker, self.grouper, self.sizer, self.packer, PlainStages())
+
+    async def verify(self, ref: GenerationRef, lap: Lap) -> None:
+        if ref.number in self.damaged:
+            raise Damaged(f"'{ref.collection}@{ref.number}' is damaged.")
 
     async def look_again(self, tenant: str, collection: str) -> None:
         self.looked_again.append((tenant, collection))

@@ -8,7 +8,19 @@ from collections.abc import Sequence
 from math import sqrt
 from zlib import crc32
 
-from pipeline.passages import Caller, Candidate, Candidates, Groups, Hit, Leg, Passage, Query, Ranking, Sizes
+from pipeline.passages import (
+    Caller,
+    Candidate,
+    Candidates,
+    Groups,
+    Hit,
+    Leg,
+    Neighbours,
+    Passage,
+    Query,
+    Ranking,
+    Sizes,
+)
 from pipeline.profile import Pack, Profile, Rerank
 from rerank.merging import as_fused
 
@@ -87,6 +99,20 @@ class FakeShelf:
             )
             firsts.append(next(repeats, place))
         return tuple(firsts)
+
+    def neighbours(self, keys: Sequence[int]) -> tuple[Neighbours, ...]:
+        return tuple(Neighbours(self._beside(key, -1), self._beside(key, 1)) for key in keys)
+
+    def _beside(self, key: int, further: int) -> int | None:
+        here = self._at(key)
+        return next(
+            (
+                place
+                for place, passage in enumerate(self._passages)
+                if (passage.document_id, passage.ordinal) == (here.document_id, here.ordinal + further)
+            ),
+            None,
+        )
 
     def _same(self, one: int, other: int, similarity: float) -> bool:
         if similarity > 1:

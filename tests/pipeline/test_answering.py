@@ -15,6 +15,7 @@ from pipeline.passages import (
     Groups,
     Hit,
     Leg,
+    Neighbours,
     Passage,
     Prompt,
     Query,
@@ -46,6 +47,9 @@ class EmptyShelf:
 
     def near_duplicates(self, keys: Sequence[int], similarity: float) -> tuple[int, ...]:
         return tuple(range(len(keys)))
+
+    def neighbours(self, keys: Sequence[int]) -> tuple[Neighbours, ...]:
+        return tuple(Neighbours() for _ in keys)
 
 
 CANDIDATES = Candidates((Candidate(7, 1.0, (Hit(Leg.DENSE, 1, 0.9),)),), EmptyShelf())

@@ -16,10 +16,13 @@ import typer.main
 from prometheus_client.metrics_core import Metric
 
 from api.assembly import DoorOptions, create_app
+from api.chunking import ChunkingOut
 from api.completions import ExtensionOut
 from api.connection import TOO_SLOW
+from api.document_passages import PieceOut
 from api.door import log_line
 from api.errors import STATUS
+from api.explaining import ExplainedOut, ExplanationOut, PlaceOut, StandingOut
 from api.jobs import JobOut
 from api.metrics import Metrics
 from api.retrieval import ResultOut
@@ -174,7 +177,20 @@ def test_every_reason_for_giving_up_is_documented() -> None:
 
 
 def test_every_field_of_an_answer_is_documented() -> None:
-    for model in (ExtensionOut, ResultOut, JobOut, LapOut, TimingsOut, PassageOut):
+    for model in (
+        ChunkingOut,
+        ExplainedOut,
+        ExplanationOut,
+        PieceOut,
+        PlaceOut,
+        StandingOut,
+        ExtensionOut,
+        ResultOut,
+        JobOut,
+        LapOut,
+        TimingsOut,
+        PassageOut,
+    ):
         for field in model.model_fields:
             assert re.search(rf"[`\"]{field}[`\"]", HTTP), (model, field)
 
@@ -193,7 +209,7 @@ def test_the_defaults_of_a_retrieval_are_those_of_the_profile() -> None:
     given |= {"search.candidates": profile.search.candidates, "search.fusion": profile.search.fusion}
     given |= {"search.rrf_k": profile.search.rrf_k, "search.dense_weight": profile.search.dense_weight}
     given |= {"rerank.depth": profile.rerank.depth, "pack.similarity": profile.pack.similarity}
-    given |= {"pack.join_neighbours": profile.pack.join_neighbours}
+    given |= {"pack.join_neighbours": profile.pack.join_neighbours, "pack.expand": profile.pack.expand}
     for field, value in given.items():
         (default,) = re.findall(rf"^\| `{re.escape(field)}` \| `?([\w.]+)`? \|", HTTP, re.MULTILINE)
         shown = f"{value:g}" if isinstance(value, float) else json.dumps(value)
@@ -214,7 +230,7 @@ async def test_every_request_of_the_page_is_understood(block: str) -> None:
                 404
                 if "handbok" in block
                 else 202
-                if method != "GET" and re.search(r"/documents(?!/known)|/re(fresh|try)$", url)
+                if method != "GET" and re.search(r"/documents(?!/known)|/(refresh|retry|chunking)$", url)
                 else 200
             ), said
 
