@@ -39,7 +39,10 @@ def _on_most(edges: Sequence[set[str]], at_least: int) -> set[str]:
 
 
 def _in_a_row(edges: Sequence[set[str]]) -> set[str]:
-    return {form for place in range(len(edges) - _RUN + 1) for form in set.intersection(*edges[place : place + _RUN])}
+    found: set[str] = set()
+    for place in range(len(edges) - _RUN + 1):
+        found |= edges[place].intersection(*edges[place + 1 : place + _RUN])
+    return found
 
 
 def _without(page: str, number: int, running: set[str], seen: set[str]) -> str:
@@ -48,7 +51,7 @@ def _without(page: str, number: int, running: set[str], seen: set[str]) -> str:
     places = set(_edge_places(lines))
     kept: list[str] = []
     for place, line in enumerate(lines):
-        forms = _forms(line, number) & running if place in places else set()
+        forms = _forms(line, number) & running if place in places else set[str]()
         if forms and (forms & seen or _is_number(line)):
             continue
         seen |= forms
