@@ -8,6 +8,7 @@ from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
+from api.generations import dead_share
 from api.job_shapes import JobOut, accepted
 from api.service import Inside, enter
 from api.terms import IdempotencyKey, WebhookUrl
@@ -29,6 +30,9 @@ class CollectionOut(BaseModel):
     passages: int
     generation: int | None
     created: float
+    segments: int = Field(default=0, description="Of that generation: a base and its deltas.")
+    dead_share: float = Field(default=0.0, description="Of the passages in them, those that are shown no more.")
+    size_bytes: int | None = Field(default=None, description="Of the segments; null where it is not known.")
 
 
 class CollectionsOut(BaseModel):
@@ -174,6 +178,9 @@ def _collection(collection: Collection) -> CollectionOut:
         passages=collection.passages,
         generation=collection.generation,
         created=collection.created,
+        segments=collection.segments,
+        dead_share=dead_share(collection.passages, collection.written),
+        size_bytes=collection.size,
     )
 
 

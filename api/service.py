@@ -24,6 +24,7 @@ from pipeline.jobs import (
     NO_TERMS,
     Collection,
     DocumentInfo,
+    GenerationInfo,
     ItemState,
     Job,
     JobItem,
@@ -114,6 +115,22 @@ class CatalogRecords(Protocol):
     def refresh(self, tenant: str, collection: str, *, terms: Terms = NO_TERMS) -> Job: ...
 
 
+class GenerationRecords(Protocol):
+    """A collection's generations; every method blocks, and is therefore called through the catalog's lane."""
+
+    def list(self, tenant: str, collection: str) -> Sequence[GenerationInfo]: ...
+
+    def ref(self, tenant: str, collection: str, number: int | None = None) -> GenerationRef: ...
+
+    def pin(self, tenant: str, collection: str, number: int, *, pinned: bool = True) -> GenerationInfo: ...
+
+    def roll_back(self, tenant: str, collection: str, number: int) -> GenerationInfo: ...
+
+    def drop(self, tenant: str, collection: str) -> Sequence[int]: ...
+
+    def compact(self, tenant: str, collection: str) -> GenerationInfo: ...
+
+
 class Notices(Protocol):
     """Tells when a job has moved. What it yields does not matter: the job itself is read from the catalog."""
 
@@ -140,6 +157,12 @@ class Stages(Protocol):
 
     @property
     def catalog_lane(self) -> Lane: ...
+
+    @property
+    def keeping(self) -> GenerationRecords: ...
+
+    @property
+    def verify(self) -> Callable[[GenerationRef, Lap], Awaitable[None]]: ...
 
     @property
     def lines(self) -> Mapping[Stage, Foresees]: ...

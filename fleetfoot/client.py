@@ -76,6 +76,10 @@ class Client:
         """The JSON answer of a PUT with a JSON body."""
         return await self._json("PUT", path, json=body)
 
+    async def delete(self, path: str) -> Json:
+        """The JSON answer of a DELETE."""
+        return await self._json("DELETE", path)
+
     async def upload(
         self,
         collection: str,

@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 from fleetfoot.benching import bench
+from fleetfoot.generations import collections
 from fleetfoot.narrowing import Narrowed, filter_of
 from fleetfoot.setting_up import keys, models
 from fleetfoot.telling import HERE, AsJson, Collection, Deadline, Key, TopK, Url, print_json, run, told
@@ -26,6 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Answers from your documents, and is quick about it.",
 )
+app.add_typer(collections, name="collections")
 app.add_typer(models, name="models")
 app.add_typer(keys, name="keys")
 app.command()(bench)
