@@ -16,6 +16,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from retrieve.giving_way import give_way
+
 IDS, ROWS = "documents.npy", "document_rows.npy"
 
 
@@ -57,8 +59,9 @@ class DocumentRows:
     @classmethod
     def open(cls, folder: Path) -> DocumentRows:
         """Maps the files."""
-        ids, runs = (np.asarray(np.load(folder / name, mmap_mode="r", allow_pickle=False)) for name in (IDS, ROWS))
-        return cls(ids, runs)
+        ids = np.asarray(np.load(folder / IDS, mmap_mode="r", allow_pickle=False))
+        give_way()
+        return cls(ids, np.asarray(np.load(folder / ROWS, mmap_mode="r", allow_pickle=False)))
 
     def files(self) -> Mapping[str, NDArray[np.generic]]:
         """What to write, by file name."""
@@ -74,8 +77,7 @@ class DocumentRows:
         lengths = found.runs[:, 1] - found.runs[:, 0]
         ends = np.cumsum(lengths)
         rows = np.repeat(found.runs[:, 0] - (ends - lengths), lengths) + np.arange(int(lengths.sum()))
-        dying = np.setdiff1d(rows, dead)
-        return Doomed(dying, len(np.setdiff1d(found.firsts, dead)))
+        return Doomed(np.sort(_without(rows, dead)), len(_without(found.firsts, dead)))
 
     def _found(self, document_ids: Collection[str]) -> Found:
         width = self.ids.dtype.itemsize
@@ -106,6 +108,14 @@ class Doomed:
 
     rows: NDArray[np.int64]
     documents: int
+
+
+def _without(rows: NDArray[np.int64], dead: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Those that are not among the dead, which are sorted and may be many more."""
+    if len(dead) == 0:
+        return rows
+    places = np.minimum(np.searchsorted(dead, rows), len(dead) - 1)
+    return rows[dead[places] != rows]
 
 
 def _encoded(document_id: str) -> bytes:

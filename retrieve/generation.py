@@ -11,13 +11,13 @@ what has changed. Generations of the first format, with one segment inside their
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 
 from pipeline.errors import WrongFingerprint
 from pipeline.ports import GenerationRef
 from retrieve.analysis import FINGERPRINT, QueryAnalyzer
 from retrieve.dense import DenseOptions
+from retrieve.giving_way import give_way
 from retrieve.manifest import Manifest, damage
 from retrieve.segment import OnVectors, OpenSegments, Segment
 from retrieve.verifying import Verifier, dead_rows
@@ -53,6 +53,7 @@ class Generation:
         that made the vectors, or when terms are made differently now.
         """
         manifest = Manifest.read(ref)
+        give_way()
         check_same("embedder", manifest.embedder, embedder, ref)
         check_same("text analysis", manifest.analysis, FINGERPRINT, ref)
         verifier, shared = verifier or Verifier(None), shared or OpenSegments()
@@ -67,7 +68,7 @@ class Generation:
                 except ValueError as error:  # from numpy and Arrow, for a header that makes no sense
                     raise damage(ref, f"{folder.name} cannot be opened: {error}") from error
             segments.append(segment.without(dead_rows(ref, place, part.dead)))
-            time.sleep(0)  # lets the event loop of this process have its turn
+            give_way()
         counts = manifest.languages()
         languages = sorted(counts, key=lambda language: (-counts[language], language))
         return cls(ref, manifest, tuple(segments), QueryAnalyzer(language or None for language in languages))

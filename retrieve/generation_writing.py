@@ -201,7 +201,9 @@ def _dying(home: Path, before: Buried, gone: Collection[str]) -> Buried:
     doomed = DocumentRows.open(folder).rows_of(gone, before.rows) if gone else None
     if doomed is None or len(doomed.rows) == 0:
         return before
-    return replace(before, rows=np.union1d(before.rows, doomed.rows), documents=before.documents + doomed.documents)
+    return replace(
+        before, rows=np.sort(np.concatenate([before.rows, doomed.rows])), documents=before.documents + doomed.documents
+    )
 
 
 def _read(home: Path, name: str) -> SegmentInfo:

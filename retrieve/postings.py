@@ -18,11 +18,13 @@ from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from retrieve.analysis import Analyzer, words
+from retrieve.giving_way import give_way
 
 FILES = ("terms.bin", "term_offsets.npy", "posting_offsets.npy", "posting_rows.npy", "posting_impacts.npy")
 
@@ -55,7 +57,10 @@ class Postings:
 
         Copy-on-write, though nothing is written: numba takes 30 µs longer to dispatch a call with read-only arrays.
         """
-        loaded = [np.asarray(np.load(folder / name, mmap_mode="c", allow_pickle=False)) for name in FILES[1:]]
+        loaded: list[NDArray[Any]] = []
+        for name in FILES[1:]:
+            give_way()
+            loaded.append(np.asarray(np.load(folder / name, mmap_mode="c", allow_pickle=False)))
         return cls(documents, map_file(folder / FILES[0]), *loaded)
 
     def files(self) -> Mapping[str, bytes | mmap.mmap | NDArray[np.generic]]:

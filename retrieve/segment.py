@@ -17,7 +17,6 @@ readable until the last request on it has finished, even when its folder is dele
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,6 +29,7 @@ from numpy.typing import NDArray
 from retrieve.attributes import Attributes
 from retrieve.dense import DenseIndex, DenseOptions, DenseSearch
 from retrieve.document_rows import IDS, DocumentRows, DocumentRowsBuilder
+from retrieve.giving_way import give_way
 from retrieve.lexical import LexicalIndex
 from retrieve.manifest import BASE, SegmentInfo
 from retrieve.passage_table import PassageTable
@@ -38,6 +38,7 @@ from retrieve.postings import Postings
 PASSAGES, INDEX, VECTORS = "passages.arrow", "vectors.faiss", "vectors.npy"
 TOKENS, TOKEN_OFFSETS, TOKEN_COUNTS = "tokens.npy", "token_offsets.npy", "token_counts.npy"
 SIGNATURES, HASHES = "signatures.npy", "hashes.npy"
+_Arrays = tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int32], NDArray[np.uint64], NDArray[np.uint64]]
 OnVectors = Callable[[NDArray[np.float32]], DenseSearch]
 
 
@@ -74,32 +75,27 @@ class Segment:
         """Maps the files, which have been verified. `dense`, where given, searches a base's vectors instead of the
         FAISS file, as on a GPU; a delta is small, and compared on the CPU.
 
-        Lets go of the interpreter lock after each file, so that an event loop beside it never waits for all of them.
         Raises Damaged when the FAISS file is of other vectors.
         """
 
         def mapped(name: str) -> NDArray[np.generic]:
-            time.sleep(0)
+            give_way()
             return np.asarray(np.load(folder / name, mmap_mode="r", allow_pickle=False))
 
+        give_way()
         table = PassageTable.open(folder / PASSAGES)
         vectors = cast("NDArray[np.float32]", mapped(VECTORS))
+        lexical = LexicalIndex(Postings.open(folder, info.passages))
+        give_way()
         on_gpu = dense if info.kind == BASE else None
-        return cls(
-            folder,
-            info,
-            table,
-            LexicalIndex(Postings.open(folder, info.passages)),
-            on_gpu(vectors) if on_gpu else DenseIndex.open(folder / INDEX, vectors, options or DenseOptions()),
-            vectors,
-            cast("NDArray[np.int32]", mapped(TOKENS)),
-            cast("NDArray[np.int64]", mapped(TOKEN_OFFSETS)),
-            cast("NDArray[np.int32]", mapped(TOKEN_COUNTS)),
-            cast("NDArray[np.uint64]", mapped(SIGNATURES)),
-            cast("NDArray[np.uint64]", mapped(HASHES)),
-            _documents(folder, info, table),
-            Attributes.open(folder, info.passages),
-        )
+        nearest = on_gpu(vectors) if on_gpu else DenseIndex.open(folder / INDEX, vectors, options or DenseOptions())
+        names = (TOKENS, TOKEN_OFFSETS, TOKEN_COUNTS, SIGNATURES, HASHES)
+        arrays = cast("_Arrays", tuple(mapped(name) for name in names))
+        give_way()
+        documents = _documents(folder, info, table)
+        give_way()
+        attributes = Attributes.open(folder, info.passages)
+        return cls(folder, info, table, lexical, nearest, vectors, *arrays, documents, attributes)
 
     @property
     def rows(self) -> int:

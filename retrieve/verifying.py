@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from pipeline.errors import Damaged
 from pipeline.ports import GenerationRef
+from retrieve.giving_way import give_way
 from retrieve.manifest import Dead, FileSum, Manifest, Part, damage, dead_name
 
 
@@ -33,7 +34,7 @@ class Verifier:
     def verify(self, ref: GenerationRef, manifest: Manifest, part: Part) -> None:
         """One segment of a generation. Raises Damaged, naming the file, what was expected and what was found."""
         folder = manifest.folder(ref.folder, part)
-        self._check(ref, manifest, part, self._read(folder), _no_rest)
+        self._check(ref, manifest, part, self._read(folder), give_way)
 
     def scrub(self, ref: GenerationRef, manifest: Manifest, rest: Callable[[], None] | None = None) -> None:
         """Reads all of a generation again, whatever the stamps say: a disk may lose a bit that nobody touched.
@@ -43,7 +44,7 @@ class Verifier:
         """
         for place, part in enumerate(manifest.parts):
             try:
-                self._check(ref, manifest, part, {}, rest or _no_rest)
+                self._check(ref, manifest, part, {}, rest or give_way)
             except Damaged:
                 self._forget(manifest.folder(ref.folder, part))
                 raise
@@ -135,7 +136,3 @@ def _parsed(stamp: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
-
-
-def _no_rest() -> None:
-    """Whoever waits for the result has no time to rest."""

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from retrieve.generation import Generation
+from retrieve.giving_way import give_way
 
 WORDS = (3, 1, 5, 2, 8, 12, 4, 16, 6, 24, 40, 10)
 
@@ -35,5 +36,6 @@ def read_ahead(folder: Path) -> None:
         return
     for path in folder.rglob("*"):
         if path.is_file():
+            give_way()
             with path.open("rb") as file:
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_WILLNEED)
