@@ -19,11 +19,37 @@ from tests.fakes_api import FakeCatalog, Running, Service
 
 
 class QuickCatalog(FakeCatalog):
-    """Does every job at once; documents whose names begin with `bad` fail. While `held`, jobs stay as they come."""
+    """Does every job at once; documents whose names begin with `bad` fail. While `held`, jobs stay as they come.
+
+    `when_followed` is called once, when a job is read; `when_begun` makes of a retry what it is to be; `ended` has the
+    documents of a job by its id.
+    """
 
     def __init__(self, *, held: bool = False) -> None:
         super().__init__()
         self.held = held
+        self.ended: dict[str, list[JobItem]] = {}
+        self.when_followed: Callable[[], None] | None = None
+        self.when_begun: Callable[[Job], Job] = lambda job: job
+
+    def job(self, tenant: str, job_id: str) -> Job:
+        hook, self.when_followed = self.when_followed, None
+        if hook is not None:
+            hook()
+        return super().job(tenant, job_id)
+
+    def items(
+        self, tenant: str, job_id: str, after: int = 0, limit: int = 500, state: ItemState | None = None
+    ) -> Sequence[JobItem]:
+        if job_id not in self.ended:
+            return super().items(tenant, job_id, after, limit, state)
+        found = [each for each in self.ended[job_id] if each.ordinal > after and state in {None, each.state}]
+        return found[:limit]
+
+    def retry(self, tenant: str, job_id: str, *, terms: Terms = NO_TERMS) -> Job:
+        job = self.when_begun(super().retry(tenant, job_id, terms=terms))
+        self.known[job.id] = job
+        return job
 
     def accept(
         self, tenant: str, collection: str, uploads: Sequence[Upload], *, kind: str = "add", terms: Terms = NO_TERMS

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from fleetfoot.client import Refused, connect
 from fleetfoot.ingesting import refresh
-from pipeline.jobs import ItemState, Job, JobState
+from pipeline.jobs import NO_TERMS, ItemState, Job, JobState, Terms
 from tests.fakes_api import FakeCatalog, Running
 
 QUIET = Console(quiet=True)
@@ -18,8 +18,8 @@ QUIET = Console(quiet=True)
 class RefreshingCatalog(FakeCatalog):
     """Makes a collection anew at once."""
 
-    def refresh(self, tenant: str, collection: str) -> Job:
-        job = super().refresh(tenant, collection)
+    def refresh(self, tenant: str, collection: str, *, terms: Terms = NO_TERMS) -> Job:
+        job = super().refresh(tenant, collection, terms=terms)
         counts = {ItemState.PUBLISHED: 1, ItemState.UNCHANGED: job.total - 1}
         self.known[job.id] = replace(job, state=JobState.DONE, counts=counts, generation=8)
         return job
