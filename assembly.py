@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from retrieve.generation import Generation
     from retrieve.model_folder import ModelFolder
     from retrieve.query_encoder import QueryEncoder, TextEncoder
+    from retrieve.scrubbing import Scrubber
     from retrieve.serving import Generations
 
 log = logging.getLogger("fleetfoot.assembly")
@@ -269,7 +270,14 @@ async def open_request_stages(
         catalog_lane = lane("catalog", 2, native=False)
         # One thread owns a GPU's resources.
         dense = lane("dense", 1 if Device(options.device) is Device.CUDA else cores, native=True)
-        generations = _generations(options, catalog, encoder.fingerprint, lane("open", 1, native=False), dense)
+        generations, scrubber = _generations(
+            options,
+            catalog,
+            encoder.fingerprint,
+            opening=lane("open", 1, native=False),
+            searching=dense,
+            verifying=lane("verify", 1, native=False),
+        )
         await generations.open_all(catalog.published())
         context = lane("context", 1, native=True)
         lexical = lane("lexical", cores, native=True)
@@ -291,7 +299,7 @@ async def open_request_stages(
         retriever, retrievals = _remembering(options, searching, generations, encoder.made_by, second)
         readers = opened.enter_context(Readers.open(catalog))
         refreshing = _Refreshing(generations, catalog, catalog_lane, retrievals, readers)
-        opened.push_async_callback(_ended, asyncio.create_task(refreshing.run()))
+        opened.push_async_callback(_ended, *map(asyncio.create_task, (refreshing.run(), scrubber.run())))
         nudge = await opened.enter_async_context(RedisNudge.open(options.redis_url))
         notices = await opened.enter_async_context(JobNotices.open(options.redis_url))
         yield Stages(
@@ -326,7 +334,7 @@ async def open_request_stages(
             generations.samples,
             {"cores": usable_cores(), "permits": cores, "lanes": lanes, "libraries": native_threads()},
             Keeping(catalog),
-            _verifying(options, lane("verify", 1, native=False)),
+            scrubber.verify,
         )
 
 
@@ -411,10 +419,11 @@ def usable_cores() -> int:
 
 
 def _generations(
-    options: RequestOptions, catalog: Catalog, fingerprint: str, opening: Lane, searching: Lane
-) -> Generations:
+    options: RequestOptions, catalog: Catalog, fingerprint: str, *, opening: Lane, searching: Lane, verifying: Lane
+) -> tuple[Generations, Scrubber]:
     from retrieve.generation import Generation as Opened
     from retrieve.gpu_dense import GpuDenseIndex, GpuMemory
+    from retrieve.scrubbing import Scrubber
     from retrieve.segment import OpenSegments
     from retrieve.serving import Generations
     from retrieve.sessions import Device
@@ -427,20 +436,8 @@ def _generations(
         on_gpu = partial(GpuDenseIndex, memory=memory) if memory else None
         return Opened.open(ref, embedder=fingerprint, verifier=verifier, dense=on_gpu, shared=shared)
 
-    return Generations(catalog, open_generation, earlier=catalog, opening=opening, searching=searching)
-
-
-def _verifying(options: RequestOptions, lane: Lane) -> Callable[[GenerationRef, Lap], Awaitable[None]]:
-    """In a lane of its own, as it reads gigabytes; where it finds damage, this host opens the segment no more."""
-    from retrieve.manifest import Manifest
-    from retrieve.verifying import Verifier
-
-    verifier = Verifier(options.storage.data / "stamps")
-
-    async def verify(ref: GenerationRef, lap: Lap) -> None:
-        await lane.run(lap, lambda _: verifier.scrub(ref, Manifest.read(ref)))
-
-    return verify
+    generations = Generations(catalog, open_generation, earlier=catalog, opening=opening, searching=searching)
+    return generations, Scrubber(generations, verifier, shared, verifying)
 
 
 def _reranker(
@@ -584,9 +581,10 @@ class _Refreshing:
             self._counted = now
 
 
-async def _ended(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+async def _ended(*tasks: asyncio.Task[None]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _checks(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ FORMAT, FIRST_FORMAT = 2, 1
 NAME, SEGMENT_NAME = "manifest.json", "segment.json"
 SEGMENTS = "segments"
 BASE, DELTA = "base", "delta"
+PIECE = 1 << 20  # bytes that are read between two rests
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,17 @@ class FileSum:
         """Reads the whole file."""
         with file.open("rb") as stream:
             return cls(os.fstat(stream.fileno()).st_size, hashlib.file_digest(stream, "sha256").hexdigest())
+
+    @classmethod
+    def slowly(cls, file: Path, rest: Callable[[], None]) -> FileSum:
+        """Reads the whole file, a piece at a time, with a rest after each."""
+        digest, size = hashlib.sha256(), 0
+        with file.open("rb") as stream:
+            while piece := stream.read(PIECE):
+                digest.update(piece)
+                size += len(piece)
+                rest()
+        return cls(size, digest.hexdigest())
 
     @classmethod
     def of_content(cls, content: bytes) -> FileSum:

@@ -153,6 +153,20 @@ class Generations:
         """
         await self._try((tenant, collection))
 
+    async def found_damaged(self, ref: GenerationRef, error: Damaged) -> None:
+        """What serves was read again and is not what was published: an earlier one takes over, if any can be opened.
+
+        Without one its collection cannot be searched until it is made anew; no file that is known to be damaged serves.
+        """
+        self._unusable[ref] = error
+        for key in [key for key, generation in self._open.items() if generation is not None and generation.ref == ref]:
+            async with self._turns.setdefault(key, asyncio.Lock()):
+                self._report(key, ref, error)
+                serving = await self._newest_before(key, ref, Lap(Stage.ADMIT, self._now(), inf))
+                self._serve(key, serving)
+                if serving is None:
+                    del self._open[key]
+
     def held(self) -> tuple[GenerationRef, ...]:
         """Every generation that some request may still read, for whoever must not remove them."""
         serving = (generation for generation in self._open.values() if generation is not None)

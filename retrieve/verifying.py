@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import Any, cast
@@ -33,18 +34,18 @@ class Verifier:
 
     def verify(self, ref: GenerationRef, manifest: Manifest, part: Part) -> None:
         """One segment of a generation. Raises Damaged, naming the file, what was expected and what was found."""
-        folder = manifest.folder(ref.folder, part)
-        self._check(ref, manifest, part, self._read(folder), give_way)
+        known = self._read(manifest.folder(ref.folder, part))
+        self._check(ref, manifest, part, known, FileSum.of)
 
     def scrub(self, ref: GenerationRef, manifest: Manifest, rest: Callable[[], None] | None = None) -> None:
         """Reads all of a generation again, whatever the stamps say: a disk may lose a bit that nobody touched.
 
-        `rest` is called after each file, to let others have the disk. Raises Damaged; the segment has no stamp then,
-        so that nobody opens it by that.
+        `rest` is called after each megabyte, to let others have the disk and the processor. Raises Damaged; the segment
+        has no stamp then, so that nobody opens it by that.
         """
         for place, part in enumerate(manifest.parts):
             try:
-                self._check(ref, manifest, part, {}, rest or give_way)
+                self._check(ref, manifest, part, {}, partial(FileSum.slowly, rest=rest or give_way))
             except Damaged:
                 self._forget(manifest.folder(ref.folder, part))
                 raise
@@ -61,7 +62,12 @@ class Verifier:
         return removed
 
     def _check(
-        self, ref: GenerationRef, manifest: Manifest, part: Part, known: dict[str, list[int]], rest: Callable[[], None]
+        self,
+        ref: GenerationRef,
+        manifest: Manifest,
+        part: Part,
+        known: dict[str, list[int]],
+        read: Callable[[Path], FileSum],
     ) -> None:
         folder = manifest.folder(ref.folder, part)
         seen: dict[str, list[int]] = {}
@@ -74,9 +80,9 @@ class Verifier:
             if state.st_size != expected.size:
                 raise damage(ref, f"{said} has {state.st_size} bytes, and its manifest says {expected.size}.")
             seen[name] = [state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns]
-            if known.get(name) != seen[name] and (found := FileSum.of(folder / name)) != expected:
+            if known.get(name) != seen[name] and (found := read(folder / name)) != expected:
                 raise damage(ref, f"{said} has sha256 {found.sha256}, and its manifest says {expected.sha256}.")
-            rest()
+            give_way()
         if seen != known:
             self._keep(folder, seen)
 
