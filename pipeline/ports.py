@@ -236,7 +236,7 @@ class GenerationWriter(Protocol):
         """A base with its own average length, or a delta beside `base`. Equal content is written once.
 
         A document's passages follow one another; `vectors` has one row for each passage, in order. Raises InvalidInput
-        when passages and vectors are not equally many, or when a document comes twice.
+        when passages and vectors are not equally many.
         """
         ...
 
@@ -264,21 +264,8 @@ class GenerationWriter(Protocol):
         ...
 
     def segments(self, ref: GenerationRef) -> tuple[SegmentRef, ...]:
-        """What a generation consists of, from its manifest; none for a generation of an earlier format, which the next
-        one begins anew with a base. Raises Damaged."""
-        ...
-
-    def write(
-        self,
-        folder: Path,
-        collection: str,
-        number: int,
-        passages: Iterable[Passage],
-        vectors: Vectors,
-        embedder: str,
-        chunker: str,
-    ) -> str:
-        """A generation of one segment inside its own folder, as earlier versions wrote them; returns its digest."""
+        """What a generation consists of, its base first, from its manifest. None where nothing can be laid upon it, and
+        the next one begins anew with a base: an earlier format, tokenizer or text analysis. Raises Damaged."""
         ...
 
 

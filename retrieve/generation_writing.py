@@ -98,23 +98,6 @@ class FolderWriter:
         """Implements GenerationRemover."""
         self._storage.remove(folder)
 
-    def write(
-        self,
-        folder: Path,
-        collection: str,
-        number: int,
-        passages: Iterable[Passage],
-        vectors: Vectors,
-        embedder: str,
-        chunker: str,
-    ) -> str:
-        """Implements GenerationWriter."""
-        if folder.exists():
-            raise _taken(folder)
-        added = self.write_segment(folder.parent, passages, vectors)
-        buried = [Buried(_read(folder.parent, added.name))]
-        return self._write(folder, collection, number, buried, embedder, chunker).digest
-
     def _kept(
         self, home: Path, previous: GenerationRef, keep: Sequence[str], gone: Collection[str], embedder: str
     ) -> list[Buried]:

@@ -179,18 +179,6 @@ class PlainWriter:
     def segments(self, ref: GenerationRef) -> tuple[SegmentRef, ...]:
         return tuple(_ref(part) for part in _manifest(ref.folder)["segments"])
 
-    def write(
-        self,
-        folder: Path,
-        collection: str,
-        number: int,
-        passages: Iterable[Passage],
-        vectors: Vectors,
-        embedder: str,
-        chunker: str,
-    ) -> str:
-        raise AssertionError("nobody writes generations of the first format any more")
-
 
 class PlainRemover:
     """Takes folders away and remembers their names."""
