@@ -20,7 +20,7 @@ from ingest.layers import Layer, Stack
 from ingest.leases import LostLease, kept
 from ingest.versions import Versions
 from ingest.working import EncodeStep, Told
-from pipeline.errors import Damaged, InvalidInput
+from pipeline.errors import Damaged, InvalidInput, WrongFingerprint
 from pipeline.ports import GenerationWriter, PassageEncoder, SegmentRef, Written
 
 _RENEWALS = 3  # heartbeats in the time of a lease
@@ -71,7 +71,7 @@ class PublishStep:
                 made = self._made(plan, base, held)
             job_ids = self._generations.commit(plan, made, whole=whole)
         except BaseException as error:
-            if plan.compacted and isinstance(error, (Damaged, InvalidInput)):  # else nothing would ever be published
+            if plan.compacted and isinstance(error, (Damaged, InvalidInput, WrongFingerprint)):  # else nothing would ever be published
                 self._generations.forget_compacted(plan)
             self._generations.abandon(plan, 0.0 if isinstance(error, LostLease) else _REST)
             raise
