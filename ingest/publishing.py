@@ -71,7 +71,8 @@ class PublishStep:
                 made = self._made(plan, base, held)
             job_ids = self._generations.commit(plan, made, whole=whole)
         except BaseException as error:
-            if plan.compacted and isinstance(error, (Damaged, InvalidInput, WrongFingerprint)):  # else nothing would ever be published
+            # Else nothing would ever be published.
+            if plan.compacted and isinstance(error, (Damaged, InvalidInput, WrongFingerprint)):
                 self._generations.forget_compacted(plan)
             self._generations.abandon(plan, 0.0 if isinstance(error, LostLease) else _REST)
             raise
