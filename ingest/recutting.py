@@ -22,7 +22,7 @@ from pipeline.jobs import ItemState
 
 REFRESH = "refresh"  # the action of an item whose document is to be cut anew
 KEPT = "keep"  # the action of one whose document came out the same, and stays as it is
-_REMOVE = "remove"
+_CUT = ("add", "fetch")  # actions of items whose documents a chunker cuts
 _OPTION = "chunking"
 _SUPERSEDED = "The collection's chunking was changed again meanwhile."
 
@@ -54,7 +54,7 @@ def cut_again(connection: Connection, collection_id: str, now: float) -> None:
     ended = and_(unfinished, items.c.action.in_([REFRESH, KEPT]))
     free = {"owner": None, "leased_until": 0.0, "fence": items.c.fence + 1, "updated": now}
     connection.execute(update(items).where(ended).values(state=ItemState.CANCELLED, reason=_SUPERSEDED, **free))
-    again = and_(unfinished, items.c.action.not_in([REFRESH, KEPT, _REMOVE]))
+    again = and_(unfinished, items.c.action.in_(_CUT))
     connection.execute(update(items).where(again).values(state=ItemState.ACCEPTED, attempts=0, planned=None, **free))
 
 
@@ -99,4 +99,6 @@ def _options(connection: Connection, collection_id: str) -> dict[str, Any]:
 
 def _chunking(options: dict[str, Any]) -> Chunking | None:
     said: dict[str, Any] | None = options.get(_OPTION)
-    return None if said is None else Chunking(**{**said, "chunker": Cut(said["chunker"])})
+    if said is None:
+        return None
+    return Chunking(Cut(said["chunker"]), said["tokens"], said["overlap"], said["minimum"])

@@ -74,7 +74,7 @@ class Versions:
                 if each.document and each.claim in good
             ]
             if told:
-                noted = {"passages": bindparam("cut"), "warnings": bindparam("said")}
+                noted: dict[str, Any] = {"passages": bindparam("cut"), "warnings": bindparam("said")}
                 connection.execute(update(items).where(items.c.id == bindparam("item")).values(noted), told)
             for each in read:
                 if each.claim in held and each.document is None:
@@ -259,9 +259,9 @@ def _packed_reading(document: Document) -> bytes:
 
 def _unpacked_reading(data: bytes) -> tuple[tuple[Block, ...], Metadata | None]:
     """The first release kept the blocks alone."""
-    read: Any = json.loads(zlib.decompress(data))
+    read: dict[str, Any] | list[Any] = json.loads(zlib.decompress(data))
     rows: list[tuple[str, list[str], int | None]] = read["blocks"] if isinstance(read, dict) else read
-    metadata = unpacked(read["metadata"]) if isinstance(read, dict) else None
+    metadata = unpacked(str(read["metadata"])) if isinstance(read, dict) else None
     return tuple(Block(text, tuple(heading), page) for text, heading, page in rows), metadata
 
 

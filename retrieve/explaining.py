@@ -195,14 +195,14 @@ class _Placed:
             self._kept.append(np.concatenate([np.zeros(1, np.int64), np.cumsum(may, dtype=np.int64)]))
             own = np.flatnonzero(np.isin(rows.rows, leaf.rows))
             self._own.append(dict(zip(rows.rows[own].tolist(), own.tolist(), strict=True)))
-        self.found = int(sum(kept[-1] for kept in self._kept))
+        self.found = sum(int(kept[-1]) for kept in self._kept)
 
     def of(self, place: int, row: int) -> tuple[int | None, float | None]:
         """Rank and score; None both where the leg gives it no score. Ties go to the lower key."""
         at = self._own[place].get(row)
         if at is None:
             return None, None
-        score = self._every[place].scores[at]
+        score = np.float32(self._every[place].scores[at])
         better = 0
         for other, (falling, kept) in enumerate(zip(self._falling, self._kept, strict=True)):
             side: Literal["left", "right"] = "right" if other < place else "left"
