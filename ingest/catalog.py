@@ -109,7 +109,7 @@ class Catalog:
         check_collection(collection)
         check_uploads(uploads)
         check_roots(upload.origin for upload in uploads)
-        rows = [
+        rows: list[dict[str, Any]] = [
             {
                 "document_id": document_id(tenant, collection, upload.name),
                 "name": upload.name,

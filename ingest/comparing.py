@@ -9,7 +9,7 @@ from sqlalchemy import Connection, and_, func, literal, select
 
 from ingest.accepting import document_id
 from ingest.access import open_to
-from ingest.database import Record, packed, packed_labels
+from ingest.database import Query, Record, packed, packed_labels
 from ingest.progress import FINAL
 from ingest.schema import documents, items, passages, versions
 from pipeline.jobs import Known, Offer, Place, Repeated
@@ -64,23 +64,24 @@ def repeated(
 _WHOLE = literal(0)
 
 
-def _places(connection: Connection, queries: Iterable[Any]) -> Mapping[str, tuple[Place, ...]]:
+def _places(connection: Connection, queries: Iterable[Query]) -> Mapping[str, tuple[Place, ...]]:
     """The first two documents of each hash, by name, so that the answer does not change from call to call."""
     found: dict[str, tuple[Place, ...]] = {}
     for query in queries:
-        for row in sorted(connection.execute(query), key=lambda row: (row.name, row.ordinal)):
+        for row in sorted(connection.execute(query).all(), key=_by_name):
             before = found.get(row.content_hash, ())
             if len(before) < 2 and all(place.document_id != row.document_id for place in before):
                 found[row.content_hash] = (*before, Place(row.document_id, row.name, row.ordinal))
     return found
 
 
+def _by_name(row: Record) -> tuple[str, int]:
+    return row.name, row.ordinal
+
+
 def _same(row: Record, offer: Offer) -> bool:
-    return (
-        row.content_hash == offer.content_hash
-        and row.metadata == packed(offer.metadata)
-        and row.access == packed_labels(offer.access)
-    )
+    wanted = (offer.content_hash, packed(offer.metadata), packed_labels(offer.access))
+    return bool((row.content_hash, row.metadata, row.access) == wanted)
 
 
 def _last_under_way(collection_id: str, ids: Sequence[str]) -> Any:

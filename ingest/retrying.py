@@ -55,7 +55,7 @@ def retry_of_failed(connection: Connection, job: Record, collection_id: str) -> 
             state, reason = ItemState.FAILED, _GONE
         elif row.upload is not None:
             taken_over[place] = row.id
-        rows.append({**{name: row._mapping[name] for name in _SAME}, "state": state, "reason": reason})  # noqa: SLF001  SQLAlchemy's documented name
+        rows.append({**{name: getattr(row, name) for name in _SAME}, "state": state, "reason": reason})
     if all(row["state"] is not ItemState.ACCEPTED for row in rows):
         raise _hopeless(job.id, rows)
     return Retry(rows, taken_over)
