@@ -74,9 +74,7 @@ class DocumentRows:
     def rows_of(self, document_ids: Collection[str], dead: NDArray[np.int64]) -> Doomed:
         """The rows of these documents that are not among `dead`, ascending both; unknown documents have none."""
         found = self._found(document_ids)
-        lengths = found.runs[:, 1] - found.runs[:, 0]
-        ends = np.cumsum(lengths)
-        rows = np.repeat(found.runs[:, 0] - (ends - lengths), lengths) + np.arange(int(lengths.sum()))
+        rows = spread(found.runs[:, 0], found.runs[:, 1])
         return Doomed(np.sort(_without(rows, dead)), len(_without(found.firsts, dead)))
 
     def _found(self, document_ids: Collection[str]) -> Found:
@@ -88,10 +86,7 @@ class DocumentRows:
         ends = np.searchsorted(self.ids, wanted, "right")
         found = ends > begins
         begins, ends = begins[found], ends[found]
-        if len(begins) == 0:
-            return Found(np.empty((0, 2), np.int64), np.empty(0, np.int64))
-        places = np.concatenate([np.arange(begin, end) for begin, end in zip(begins, ends, strict=True)])
-        return Found(self.runs[places], self.runs[begins, 0])
+        return Found(self.runs[spread(begins, ends)], self.runs[begins, 0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,12 +105,21 @@ class Doomed:
     documents: int
 
 
+def spread(begins: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Every number from each beginning to before its end, one range after the other."""
+    lengths = ends - begins
+    before = np.cumsum(lengths) - lengths
+    numbers: NDArray[np.int64] = np.repeat(begins - before, lengths) + np.arange(int(lengths.sum()))
+    return numbers
+
+
 def _without(rows: NDArray[np.int64], dead: NDArray[np.int64]) -> NDArray[np.int64]:
     """Those that are not among the dead, which are sorted and may be many more."""
     if len(dead) == 0:
         return rows
     places = np.minimum(np.searchsorted(dead, rows), len(dead) - 1)
-    return rows[dead[places] != rows]
+    kept: NDArray[np.int64] = rows[dead[places] != rows]
+    return kept
 
 
 def _encoded(document_id: str) -> bytes:

@@ -87,7 +87,8 @@ class SegmentInfo:
     def said(self) -> dict[str, object]:
         """All of it, as JSON has it. (`asdict` takes ten times as long, and a process that serves waits for it.)"""
         files = {name: {"size": file.size, "sha256": file.sha256} for name, file in self.files.items()}
-        return {field.name: getattr(self, field.name) for field in fields(self)} | {"files": files}
+        values: dict[str, object] = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {**values, "files": files}
 
     def ref(self) -> SegmentRef:
         """As ingest knows it."""
@@ -205,7 +206,8 @@ def damage(ref: GenerationRef, what: str) -> Damaged:
 def segment_of(said: Mapping[str, Any]) -> SegmentInfo:
     """A segment from the JSON that describes it."""
     files = {name: FileSum(**each) for name, each in said["files"].items()}
-    return SegmentInfo(**{**said, "files": files})
+    values: dict[str, Any] = {**said, "files": files}
+    return SegmentInfo(**values)
 
 
 def _part(said: dict[str, Any], _: int) -> Part:

@@ -112,8 +112,7 @@ class Segment:
 
     def living(self, document_id: str) -> NDArray[np.int64]:
         """The rows of a document that are part of the generation, ascending."""
-        runs = self.documents.runs_of(document_id)
-        rows = np.concatenate([np.empty(0, np.int64), *(np.arange(first, end) for first, end in runs)])
+        rows = self.documents.rows_of([document_id], np.empty(0, np.int64)).rows
         return rows if self.alive is None else rows[self.alive[rows] != 0]
 
 
