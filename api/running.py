@@ -17,7 +17,7 @@ from api.metrics import Metrics
 from api.service import Previews
 from api.serving import log_to_stderr, serve
 from api.settings import Settings
-from api.starting import settle, told, warm_up
+from api.starting import allow_open_files, settle, told, warm_up
 from assembly import (
     CachingOptions,
     RequestOptions,
@@ -90,6 +90,7 @@ async def serving(
 ) -> None:
     """What `run` runs, with what a benchmark wants otherwise than the settings say; see `open_request_stages`."""
     log_to_stderr(logging.getLevelNamesMapping()[settings.log_level])
+    allow_open_files()
     callers = Callers.open(door.keys_file)  # before the models: what is wrong in it is told at once
     async with open_request_stages(options, around_encoder=around_encoder) as stages:
         with _previews(settings) as previews:

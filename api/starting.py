@@ -12,6 +12,7 @@ import gc
 import json
 import logging
 import os
+import resource
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -65,6 +66,22 @@ def settle() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 100)
+
+
+def allow_open_files() -> int:
+    """Raises the soft limit of open files as far as a process may by itself, and returns it.
+
+    A mapped segment keeps some 13 descriptors, a collection has up to nine segments, and a stream has a connection; the
+    usual soft limit of 1,024 is kept low for programs that use `select`, which nothing here does.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == hard:
+        return soft
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    except (OSError, ValueError):  # macOS names a limit that it does not grant
+        return soft
+    return hard
 
 
 def told(facts: Mapping[str, object]) -> str:

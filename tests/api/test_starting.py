@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import resource
 import weakref
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 from api.assembly import DoorOptions, create_app
 from api.metrics import Metrics
-from api.starting import AT_ONCE, settle, told, warm_up
+from api.starting import AT_ONCE, allow_open_files, settle, told, warm_up
 from pipeline.lane import Lane, LaneOptions
 from retrieve.shelf import GenerationShelf
 from retrieve.warming import read_ahead, sample_queries
@@ -99,6 +100,18 @@ def test_a_generation_goes_without_garbage_collection(tmp_path: Path) -> None:
         assert there() is None, "what is frozen and has cycles would stay for ever"
     finally:
         gc.enable()
+
+
+def test_as_many_files_may_be_open_as_the_system_allows() -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    hard = before[1]
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(1024, hard), hard))
+        assert allow_open_files() == hard
+        assert allow_open_files() == hard
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 def test_the_start_up_line_tells_the_native_pools_and_is_json(monkeypatch: pytest.MonkeyPatch) -> None:
