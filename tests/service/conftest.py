@@ -19,6 +19,8 @@ from workers.broker import EmbeddedRedis
 
 TINY_RERANKER = ROOT / ".." / "shared" / "models" / "ce-tiny"
 UPLOAD_LIMIT = 200_000  # bytes
+HOOK_SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+HOOKS = {"WEBHOOK_SECRET": HOOK_SECRET, "ALLOW_PRIVATE_ADDRESSES": "true"}
 
 
 @pytest.fixture(scope="session")
@@ -34,7 +36,7 @@ def site(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Generator[Sit
     """Where everybody's documents are; its workers run until the end."""
     with EmbeddedRedis.open() as redis:
         made = Site.make(tmp_path_factory.mktemp("service") / "data", redis.url, model)
-        with made.working():
+        with made.working(**HOOKS):
             yield made
 
 
@@ -91,7 +93,7 @@ def wired(site: Site, api: Api, model_server: FakeUpstream) -> Generator[Api, No
     """A second door to the same data: with a model server and, where there is one, a reranker; takes small uploads."""
     settings = {"RERANKER": str(TINY_RERANKER.resolve())} if TINY_RERANKER.is_dir() else {}
     with site.serving(
-        UPSTREAM_URL=model_server.url, UPSTREAM_MODEL="demo", MAX_UPLOAD_BYTES=str(UPLOAD_LIMIT), **settings
+        UPSTREAM_URL=model_server.url, UPSTREAM_MODEL="demo", MAX_UPLOAD_BYTES=str(UPLOAD_LIMIT), **settings, **HOOKS
     ) as serving:
         yield serving
 
