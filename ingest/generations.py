@@ -135,9 +135,9 @@ class Generations:
             if row is None:
                 return None
             number: int = row.fence + 1
-            taking_over = row.compacted is not None and not row.stale
+            waiting: str | None = None if row.stale else row.compacted
             ready = 0
-            if not taking_over:
+            if waiting is None:
                 planned = update(items).where(items.c.id.in_(_ready(collection_id))).values(planned=number)
                 ready = connection.execute(planned).rowcount
                 if not ready and not row.stale:
@@ -159,7 +159,7 @@ class Generations:
             added=added,
             stale=bool(row.stale),
             compacting_from=row.compacting_from,
-            compacted=unpacked_segment(row.compacted) if taking_over else None,
+            compacted=None if waiting is None else unpacked_segment(waiting),
         )
 
     def shown_since(self, plan: Plan, since: int) -> Chosen:
@@ -374,7 +374,8 @@ def _put_documents(connection: Connection, plan: Plan, now: float) -> int:
     ).where(versions.c.id.in_(_last(plan.collection_id, plan.number)))
     columns = ["collection_id", "id", "version_id", "updated", "since"]
     connection.execute(insert(documents).from_select(columns, shown))
-    return _held_before(connection, plan) - gone + len(plan.added.documents)
+    held: int = _held_before(connection, plan) - gone + len(plan.added.documents)
+    return held
 
 
 def _put_generation(connection: Connection, plan: Plan, made: Made, held: int, now: float) -> None:

@@ -55,6 +55,7 @@ def _version(connection: Connection) -> str | None:
 
 def _known(steps: ScriptDirectory, version: str) -> bool:
     try:
-        return steps.get_revision(version) is not None
+        steps.get_revision(version)
     except CommandError:
         return False
+    return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from pathlib import Path
 
 from tests.running_service import MARKS, Site, answered, command, finished, retrieved, sent, sources
@@ -15,8 +16,10 @@ LEXICAL = {"search": {"legs": ["lexical"]}, "rerank": {"depth": 0}}
 
 
 def flip_a_byte(site: Site, generation: int) -> str:
-    """In the middle of one file of that generation; returns the file's name."""
-    (file,) = (site.data / "generations").glob(f"*/g{generation}/*/posting_rows.npy")
+    """In the middle of one file of that generation's only segment; returns the file's name."""
+    (manifest,) = (site.data / "generations").glob(f"*/g{generation}/manifest.json")
+    (name,) = set(re.findall(r'"(base-[0-9a-f]{16})"', manifest.read_text()))
+    file = manifest.parents[1] / "segments" / name / "posting_rows.npy"
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 0xFF
     file.write_bytes(content)
