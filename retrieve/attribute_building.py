@@ -163,7 +163,7 @@ class _Growing:
 def _order(kind: Kind, distinct: Any) -> NDArray[np.int64]:
     """The places of the values, smallest first. Arrow compares bytes of UTF-8, which is comparing code points."""
     if kind is Kind.TEXT:
-        from pyarrow import compute  # type: ignore[import-untyped]  # noqa: PLC0415  a fifth of a second, for who writes
+        from pyarrow import compute  # noqa: PLC0415  a fifth of a second, for who writes
 
         sorted_places: NDArray[np.int64] = cast("Any", compute).array_sort_indices(distinct).to_numpy()
         return sorted_places.astype(np.int64)

@@ -60,7 +60,8 @@ class Attributes:
     ) -> None:
         self.rows = rows
         self.recorded = recorded
-        self._lengths = np.diff(np.append(starts, rows).astype(np.int64))
+        ends: NDArray[np.int64] = np.append(starts[1:], rows if len(starts) else []).astype(np.int64)
+        self._lengths: NDArray[np.int64] = ends - starts
         self._columns = columns
         self._access = access if access is not None and len(access) else None
         self._mask_bytes = mask_bytes
