@@ -87,19 +87,25 @@ class Client:
         *,
         key: str | None = None,
         webhook: str | None = None,
+        access: Sequence[str] = (),
     ) -> Json:
-        """Sends files under their names; returns the job. The same files with the same `key` again are the same job."""
+        """Sends files under their names and these labels; returns the job. The same files with the same `key` again are
+        the same job."""
         asked = f"?webhook={quote(webhook, safe='')}" if webhook else ""
         path = f"/v1/collections/{quote(collection, safe='')}/documents{asked}"
-        return await self._send(path, files, {"Idempotency-Key": key} if key else {})
+        return await self._send(path, files, {"Idempotency-Key": key} if key else {}, access)
 
     async def parse(self, files: Sequence[tuple[str, Path]], asked: str) -> Json:
         """Has files read and cut as an upload would be; nothing is kept. `asked` is the query."""
         return await self._send(f"/v1/parse?{asked}", files, {})
 
-    async def _send(self, path: str, files: Sequence[tuple[str, Path]], headers: Mapping[str, str]) -> Json:
+    async def _send(
+        self, path: str, files: Sequence[tuple[str, Path]], headers: Mapping[str, str], access: Sequence[str] = ()
+    ) -> Json:
         """Files are read as they go out, so that large ones are never in memory as a whole."""
         form = aiohttp.FormData(quote_fields=False)
+        if access:
+            form.add_field("access", json.dumps(list(access)))
         with ExitStack() as opened:
             for name, file in files:
                 content = opened.enter_context(_opened(file))

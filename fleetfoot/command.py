@@ -75,6 +75,10 @@ def ingest(
     wait: Annotated[bool, typer.Option(help="Wait until every document is searchable or has failed.")] = True,
     again: Annotated[bool, typer.Option("--again", help="Send also what is there already just so.")] = False,
     webhook: Annotated[str | None, typer.Option(help="A URL that is told of the end of each job.")] = None,
+    access: Annotated[
+        list[str] | None,
+        typer.Option(metavar="LABEL", help="Only keys that carry it find these documents. Repeat it for several."),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show how they would be read and cut.")] = False,
     full: Annotated[bool, typer.Option("--full", help="With --dry-run: the whole text, however long.")] = False,
     lines: Annotated[bool, typer.Option("--lines", help="Print a JSON object on a line for each step.")] = False,
@@ -97,7 +101,17 @@ def ingest(
 
     async def go() -> Ingested:
         async with connect(url, key) as client:
-            return await send(client, collection, paths, console, wait=wait, again=again, webhook=webhook, lines=lines)
+            return await send(
+                client,
+                collection,
+                paths,
+                console,
+                wait=wait,
+                again=again,
+                webhook=webhook,
+                access=access or (),
+                lines=lines,
+            )
 
     _tell(run(go()), console, as_json=as_json, said=lines)
 

@@ -48,6 +48,7 @@ async def ingest(
     wait: bool,
     again: bool = False,
     webhook: str | None = None,
+    access: Sequence[str] = (),
     lines: bool = False,
     rest: float = 1.0,
 ) -> Ingested:
@@ -60,7 +61,7 @@ async def ingest(
     files = files_below(paths)
     with watching(console, len(files), lines=lines) as watcher:
         following = Following(client, watcher, len(files), rest)
-        sender = Sender(client, collection, again=again, webhook=webhook, rest=rest)
+        sender = Sender(client, collection, again=again, webhook=webhook, access=access, rest=rest)
         tasks: list[asyncio.Task[None]] = []
 
         def begin(work: Coroutine[Any, Any, None]) -> None:

@@ -54,16 +54,25 @@ Sent = Accepted | Earlier | TurnedAway
 
 
 class Sender:
-    """Sends to one collection. `again` sends also what is there already; `rest` is waited before another try."""
+    """Sends to one collection, under the labels `access`. `again` sends also what is there already; `rest` is waited
+    before another try."""
 
     def __init__(
-        self, client: Client, collection: str, *, again: bool = False, webhook: str | None = None, rest: float = 1.0
+        self,
+        client: Client,
+        collection: str,
+        *,
+        again: bool = False,
+        webhook: str | None = None,
+        access: Sequence[str] = (),
+        rest: float = 1.0,
     ) -> None:
         self._client = client
         self._path = f"/v1/collections/{quote(collection, safe='')}/documents/known"
         self._collection = collection
         self._again = again
         self._webhook = webhook
+        self._access = list(access)
         self._rest = rest
         self._reached = False
 
@@ -85,7 +94,7 @@ class Sender:
         offers = [{"name": name, "content_hash": hash_} for name, hash_ in hashes if hash_]
         if not offers:
             return []
-        told = await self._client.post(self._path, {"documents": offers})
+        told = await self._client.post(self._path, {"documents": offers, "access": self._access})
         self._reached = True
         by_job: dict[str | None, list[str]] = {}
         for each in told["data"]:
@@ -114,7 +123,9 @@ class Sender:
         key, waited = str(uuid.uuid4()), 0
         while True:
             try:
-                job = await self._client.upload(self._collection, batch, key=key, webhook=self._webhook)
+                job = await self._client.upload(
+                    self._collection, batch, key=key, webhook=self._webhook, access=self._access
+                )
                 self._reached = True
                 return job
             except (Misconfigured, UpstreamFailed, Refused) as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Generator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -242,6 +243,19 @@ async def test_files_come_with_labels_in_a_form(labelled: Labelled) -> None:
     async with labelled.api.client(labelled.reader) as client:
         result = await retrieved(client, "form", "forms")
         assert result["passages"] == []
+
+
+async def test_the_command_sends_files_under_labels(labelled: Labelled, tmp_path: Path) -> None:
+    (tmp_path / "sent.md").write_text("# Sent\n\nWages that a command has sent.")
+    given = ("ingest", "--json", "-c", "sent", "--url", labelled.api.url, str(tmp_path), "--access", "hr")
+    for outcome in ("published", "published before"):
+        done = command(*given, "--access", "board", env={"FLEETFOOT_KEY": labelled.hr})
+        assert done.returncode == 0, (outcome, done.stderr)
+    for key, names in ((labelled.hr, ["sent.md"]), (labelled.board, ["sent.md"]), (labelled.reader, [])):
+        async with labelled.api.client(key) as client:
+            assert sources(await retrieved(client, "wages", "sent")) == names
+    async with labelled.api.client(labelled.hr) as client:
+        assert len((await answered(client, "GET", "/v1/jobs?collection=sent"))["data"]) == 1, "it was sent once"
 
 
 async def test_taking_a_label_away_opens_a_document_and_giving_one_closes_it(labelled: Labelled) -> None:
