@@ -49,6 +49,8 @@ class NumberFormat:
 
     def show(self, value: str, *, since_1904: bool = False) -> str:
         """The text that the cell shows for a stored number; what is no number is shown as it is."""
+        if not self.code and value.isdecimal() and len(value) <= _MOST_DIGITS:
+            return value
         try:
             number = Decimal(value)
         except InvalidOperation:

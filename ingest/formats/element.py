@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from typing import IO, Any, Protocol, cast
 
@@ -53,7 +54,8 @@ def parse_html(text: str) -> Element | None:
 
 def local(element: Element) -> str:
     """The tag without its namespace, which differs between the strict and the usual form of Office documents."""
-    return str(element.tag).rpartition("}")[2]
+    tag = element.tag
+    return tag[tag.rfind("}") + 1 :] if isinstance(tag, str) else ""
 
 
 def attribute(element: Element, name: str) -> str | None:
@@ -64,10 +66,12 @@ def attribute(element: Element, name: str) -> str | None:
 def child(element: Element, *path: str) -> Element | None:
     """The first child of that local tag, its first child of the next, and so on; None where one is missing."""
     for name in path:
-        found = next((inner for inner in element if local(inner) == name), None)
-        if found is None:
+        for inner in element:
+            if local(inner) == name:
+                element = inner
+                break
+        else:
             return None
-        element = found
     return element
 
 
@@ -89,7 +93,8 @@ def parse_xml(content: bytes) -> Element:
     """
     refuse_types(content)
     etree: Any = import_module("lxml.etree")
-    root = etree.fromstring(content, etree.XMLParser(**_XML))
+    with _memory_told(etree):
+        root = etree.fromstring(content, etree.XMLParser(**_XML))
     _check_type(root)
     return cast("Element", root)
 
@@ -97,12 +102,24 @@ def parse_xml(content: bytes) -> Element:
 def stream_xml(source: IO[bytes], tag: str) -> Iterator[Element]:
     """Every element of that local tag, when it is complete; each is forgotten before the next one is read."""
     etree: Any = import_module("lxml.etree")
-    for _, element in etree.iterparse(source, events=("end",), tag=f"{{*}}{tag}", **_XML):
-        _check_type(element)
-        yield cast("Element", element)
-        element.clear()
-        while element.getprevious() is not None:
-            del element.getparent()[0]
+    with _memory_told(etree):
+        for _, element in etree.iterparse(source, events=("end",), tag=f"{{*}}{tag}", **_XML):
+            _check_type(element)
+            yield cast("Element", element)
+            element.clear()
+            while element.getprevious() is not None:
+                del element.getparent()[0]
+
+
+@contextmanager
+def _memory_told(etree: Any) -> Generator[None, None, None]:
+    """Raises MemoryError where libxml2 got no more memory, which lxml calls an unknown error on line 0."""
+    try:
+        yield
+    except etree.XMLSyntaxError as error:
+        if not error.lineno and "unknown error" in str(error):
+            raise MemoryError from error
+        raise
 
 
 def refuse_types(content: bytes) -> None:

@@ -26,6 +26,9 @@ class _Cell:
     is_word: bool
 
 
+_NOTHING = _Cell("", is_word=False)
+
+
 def read_spreadsheet(upload: Upload, options: ParsingOptions) -> Reading:
     """Sheets in order. What is hidden or was never calculated is left out, and a warning says so."""
     headings = Headings()
@@ -117,14 +120,13 @@ class _Workbook:
 
     def _cell(self, cell: Element) -> _Cell:
         kind = cell.get("t") or "n"
+        inside = {local(inner): inner for inner in cell}
         if kind == "inlineStr":
-            inline = child(cell, "is")
-            return _Cell(_string(inline) if inline is not None else "", is_word=True)
-        stored = child(cell, "v")
-        value = (stored.text or "").strip("\r\n") if stored is not None else ""
+            return _Cell(_string(inside["is"]) if "is" in inside else "", is_word=True)
+        value = (inside["v"].text or "").strip("\r\n") if "v" in inside else ""
         if not value:
-            self._uncalculated += stored is None and child(cell, "f") is not None
-            return _Cell("", is_word=False)
+            self._uncalculated += "v" not in inside and "f" in inside
+            return _NOTHING
         if kind == "s":
             place = int(value) if value.isascii() and value.isdecimal() else -1
             return _Cell(self._strings[place] if 0 <= place < len(self._strings) else "", is_word=True)
@@ -133,7 +135,7 @@ class _Workbook:
         if kind == "b":
             return _Cell(_TRUE.get(value, value), is_word=False)
         if kind == "e":  # #N/A and the like
-            return _Cell("", is_word=False)
+            return _NOTHING
         style = cell.get("s") or "0"
         place = int(style) if style.isascii() and style.isdecimal() else 0
         shown = self._formats[place] if place < len(self._formats) else NumberFormat()

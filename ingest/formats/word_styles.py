@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ingest.formats.element import Element, attribute, child, local
@@ -36,6 +36,7 @@ class WordStyles:
 
     def __init__(self, styles: Mapping[str, _Style], language: str = "") -> None:
         self._styles = styles
+        self._chains: dict[str, tuple[_Style, ...]] = {}
         self.language = language
 
     @classmethod
@@ -76,19 +77,23 @@ class WordStyles:
 
     def item(self, paragraph: Element) -> Item | None:
         """Its place in a list, by itself or by its style; None for what is in none."""
-        chain = list(self._chain(paragraph))
+        chain = self._chain(paragraph)
         for item in (_item(child(paragraph, "pPr")), *(style.item for style in chain)):
             if item is not None:
                 return item if item.numbering != "0" else None
         return Item("", 0) if chain and chain[0].name.startswith("list bullet") else None
 
-    def _chain(self, paragraph: Element) -> Iterator[_Style]:
-        style = self._styles.get(_value(paragraph, "pPr", "pStyle") or "")
-        for _ in range(_ANCESTORS):
-            if style is None:
-                return
-            yield style
-            style = self._styles.get(style.based_on)
+    def _chain(self, paragraph: Element) -> tuple[_Style, ...]:
+        """Its style and those that it is based on, the nearest first."""
+        name = _value(paragraph, "pPr", "pStyle") or ""
+        if name not in self._chains:
+            chain: list[_Style] = []
+            style = self._styles.get(name)
+            while style is not None and len(chain) < _ANCESTORS:
+                chain.append(style)
+                style = self._styles.get(style.based_on)
+            self._chains[name] = tuple(chain)
+        return self._chains[name]
 
 
 class WordNumbering:
