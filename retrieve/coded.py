@@ -16,14 +16,14 @@ class CodedOptions:
     """Up to `exact_up_to` allowed rows are compared exactly, and more of them where there is but one for each
     `codes_a_vector` codes that would be read.
 
-    `codes_a_vector`: at 384 dimensions a code takes some 10 ns, and a vector at a random place 200. From `mostly` on,
+    `codes_a_vector`: among a million of 384 dimensions a code takes some 20 ns, a vector at a random place 1,000. From `mostly` on,
     as a share of all rows, what is not allowed is dropped afterwards; below it a selector is cheaper. A search that
     brings less than `enough` of the rows it was asked for has been where few are allowed, and goes wider, up to
     `widest` times, in lists and in rows compared: what is far from a query its codes tell less apart.
     """
 
     exact_up_to: int = 5_000
-    codes_a_vector: int = 20
+    codes_a_vector: int = 45
     mostly: float = 0.5
     enough: float = 0.9
     widest: int = 16

@@ -163,7 +163,7 @@ class DenseIndex:
                 if len(rows) >= max(options.enough * min(wanted * wider, count), k):
                     return nearest_of(rows, self._vectors, vector, k)
                 wider = options.next(wider, wanted * wider, len(rows))
-        return nearest_of(np.flatnonzero(allowed), self._vectors, vector, k)
+        return nearest_of(np.flatnonzero(allowed != 0), self._vectors, vector, k)
 
     def _found_by_codes(
         self, vector: NDArray[np.float32], wide: int, lists: int, among: Any = None

@@ -59,7 +59,7 @@ def nearest_allowed(
             kept = allowed[found.rows] != 0
             if np.count_nonzero(kept) >= k:
                 return Rows(found.rows[kept][:k], found.scores[kept][:k])
-    return nearest_of(np.flatnonzero(allowed), vectors, vector, k)
+    return nearest_of(np.flatnonzero(allowed != 0), vectors, vector, k)
 
 
 def nearest_of(rows: NDArray[np.int64], vectors: NDArray[np.float32], vector: NDArray[np.float32], k: int) -> Rows:
