@@ -280,13 +280,14 @@ class FakeCatalog:
 
     def unneeded(self, tenant: str, collection: str, offers: Sequence[Offer]) -> Sequence[Known]:
         """What was kept just so; the job is the one that it came in, unless that is over."""
+        offered = {offer.name: offer for offer in offers}
         found: dict[str, Known] = {}
         for job, (_, into, uploads) in zip(self.known.values(), self.kept, strict=False):
+            over = job.state in {JobState.DONE, JobState.FAILED, JobState.CANCELLED}
+            failed = {item.name for item in job.failed}
             for each in uploads:
-                offer = Offer(each.name, sha256(each.content).hexdigest(), each.metadata, each.access)
-                failed = any(item.name == each.name for item in job.failed)
-                if into == collection and offer in offers and not failed:
-                    over = job.state in {JobState.DONE, JobState.FAILED, JobState.CANCELLED}
+                mine = Offer(each.name, sha256(each.content).hexdigest(), each.metadata, each.access)
+                if into == collection and each.name not in failed and offered.get(each.name) == mine:
                     found[each.name] = Known(each.name, None if over else job.id)
         return list(found.values())
 

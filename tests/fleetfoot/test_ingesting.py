@@ -132,7 +132,7 @@ class Faltering:
         assert path == "/v1/collections/notes/documents/known"
         return {"data": []}
 
-    async def upload(self, collection: str, files: object, *, key: str | None, webhook: str | None) -> Json:
+    async def upload(self, collection: str, files: object, *, key: str | None, **sent: object) -> Json:
         self.keys.append(key)
         if len(self.keys) <= self.lost:
             raise UpstreamFailed("The connection broke off.")
