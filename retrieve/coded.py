@@ -16,10 +16,10 @@ class CodedOptions:
     """Up to `exact_up_to` allowed rows are compared exactly, and more of them where there is but one for each
     `codes_a_vector` codes that would be read.
 
-    `codes_a_vector`: among a million of 384 dimensions a code takes some 20 ns, a vector at a random place 1,000. From `mostly` on,
-    as a share of all rows, what is not allowed is dropped afterwards; below it a selector is cheaper. A search that
-    brings less than `enough` of the rows it was asked for has been where few are allowed, and goes wider, up to
-    `widest` times, in lists and in rows compared: what is far from a query its codes tell less apart.
+    `codes_a_vector`: among a million of 384 dimensions a code takes some 20 ns, a vector at a random place 1,000. From
+    `mostly` on, as a share of all rows, what is not allowed is dropped afterwards; below it a selector is cheaper. A
+    search that brings less than `enough` of the rows it was asked for has been where few are allowed, and goes wider,
+    up to `widest` times, in lists and in rows compared: what is far from a query its codes tell less apart.
     """
 
     exact_up_to: int = 5_000
