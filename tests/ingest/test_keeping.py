@@ -186,7 +186,7 @@ CHANGES = st.lists(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(changes=CHANGES)
 def test_any_sequence_of_changes_equals_a_dictionary(
     tmp_path_factory: pytest.TempPathFactory, changes: list[tuple[str, str, int]]

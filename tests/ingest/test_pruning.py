@@ -91,9 +91,9 @@ def test_what_a_process_reads_is_kept_as_long_as_it_says_so(catalog: Catalog, no
 
 def test_a_process_that_ends_holds_nothing(catalog: Catalog, now: Now) -> None:
     published(catalog, now, "one", "two", "three")
+    outlived(catalog, now)
     with Readers.open(catalog, "reader") as reader:
         reader.hold([GenerationRef("handbook", 1, ref_of(catalog).folder.with_name("g1"), "")])
-        outlived(catalog, now)
         assert pruning(catalog).prune().generations == 0
     assert pruning(catalog).prune().generations == 1
 
