@@ -28,7 +28,7 @@ from ingest.origins import check_roots, note_folders
 from ingest.passage_rows import passage_of_row
 from ingest.progress import FINAL, UNFINISHED, job_items, jobs_of
 from ingest.promising import NO_REQUEST, Request, earlier, request_of, retry_of
-from ingest.recutting import REFRESH, choose, chosen, cut_again
+from ingest.recutting import REFRESH, choose, chosen, cut_again, may_be_cut
 from ingest.retrying import retry_of_failed, take_over
 from ingest.schema import collections, documents, generations, history, items, jobs, passages, uploads
 from ingest.standings import passages_of, standing
@@ -468,7 +468,8 @@ class Catalog:
 
     def _anew(self, connection: Connection, tenant: str, collection: str, collection_id: str, request: Request) -> Job:
         # Documents with an upload under way will be cut by the new chunker anyway.
-        query = documents_of(collection_id).where(documents.c.id.not_in(under_way(collection_id)))
+        idle = documents.c.id.not_in(under_way(collection_id))
+        query = documents_of(collection_id).where(and_(idle, may_be_cut()))
         rows = [
             {
                 "document_id": row.id,

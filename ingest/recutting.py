@@ -16,7 +16,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, and_, or_, select, update
 
 from ingest.progress import FINAL
-from ingest.schema import collections, items
+from ingest.schema import collections, items, versions
 from pipeline.chunking import Chunking, Cut
 from pipeline.jobs import ItemState
 
@@ -24,6 +24,7 @@ REFRESH = "refresh"  # the action of an item whose document is to be cut anew
 KEPT = "keep"  # the action of one whose document came out the same, and stays as it is
 _CUT = ("add", "fetch")  # actions of items whose documents a chunker cuts
 _OPTION = "chunking"
+_READY = "ready-"  # how the fingerprint begins of what somebody has cut himself
 _SUPERSEDED = "The collection's chunking was changed again meanwhile."
 
 
@@ -56,6 +57,11 @@ def cut_again(connection: Connection, collection_id: str, now: float) -> None:
     connection.execute(update(items).where(ended).values(state=ItemState.CANCELLED, reason=_SUPERSEDED, **free))
     again = and_(unfinished, items.c.action.in_(_CUT))
     connection.execute(update(items).where(again).values(state=ItemState.ACCEPTED, attempts=0, planned=None, **free))
+
+
+def may_be_cut() -> ColumnElement[bool]:
+    """Of `versions`, those that a chunker has cut: passages that were sent ready-made stay as they were sent."""
+    return versions.c.chunker.not_like(f"{_READY}%")
 
 
 def held_back() -> ColumnElement[bool]:

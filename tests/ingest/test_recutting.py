@@ -15,7 +15,7 @@ from pipeline.jobs import ItemState, JobState
 from pipeline.passages import Document, Upload
 from tests.conftest import Now
 from tests.fakes_chunkers import ChunkersByChoice
-from tests.fakes_ingest import PlainParser
+from tests.fakes_ingest import LineChunker, PlainParser
 from tests.ingesting import TENANT, Workshop, id_of, ingest, searchable, uploads
 
 WORDS = chunking_of("tokens", 100)
@@ -236,3 +236,13 @@ def test_passages_are_listed_in_order_by_the_page_to_those_who_may_see_them(cata
     assert texts("b") == ["four"]
     with pytest.raises(NotFound):
         texts("a")
+
+
+def test_passages_that_somebody_cut_himself_stay_as_they_were_sent(catalog: Catalog) -> None:
+    ingest(Workshop(catalog, chunker=LineChunker("ready-1")), "handbook", a="one two")
+    workshop = workshop_of(catalog)
+    ingest(workshop, "handbook", b="four five")
+    job = choose(catalog)
+    workshop.work()
+    assert searchable(catalog, "handbook") == ["five", "four", "one two"]
+    assert catalog.job(TENANT, job).counts == {ItemState.PUBLISHED: 1}
