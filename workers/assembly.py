@@ -19,6 +19,7 @@ from ingest.backlog import Backlog
 from ingest.catalog import Catalog, CatalogOptions
 from ingest.compacting import CompactStep
 from ingest.nudging import Announcer
+from ingest.origins import Origins
 from ingest.pruning import Pruning
 from ingest.publishing import PublishStep
 from ingest.retention import Retention
@@ -122,6 +123,7 @@ class Compactor:
         pruned, purged = self._pruning.prune(), 0
         if time.monotonic() - self._purged >= _PURGE_SECONDS:
             purged = self._pruning.purge()
+            Origins(self._catalog.database).tidy()
             self._purged = time.monotonic()
         versions = pruned.versions + purged
         if pruned.generations or pruned.folders or versions:
