@@ -12,6 +12,8 @@ from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from starlette.exceptions import HTTPException
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from api import (
     chat,
@@ -53,6 +55,18 @@ Retrieval for language-model applications that keeps its deadlines. Every reques
 `X-Request-Deadline-Ms`); what was given up to be in time stands in `degraded`, where the time went in `timings` and in
 the header `Server-Timing`. Errors have OpenAI's envelope, a stable `code`, and say what to do.
 """
+
+# These read their body themselves, so FastAPI has nothing to solve for them: straight to the endpoint they save a tenth
+# of what a short request costs. They stay in their routers as well, which is where OpenAPI is told of them.
+ASKED_MOST = (("/v1/retrieve", retrieval.retrieve), ("/v1/chat/completions", chat.chat))
+
+
+class Straight(Route):
+    """A route that FastAPI does nothing for; it says which one it is, as FastAPI's own do, for log and metrics."""
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["route"] = self
+        await super().handle(scope, receive, send)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +130,7 @@ def create_app(
         explaining,
     ):  # looked through in this order
         app.include_router(room.router)
+    app.router.routes[:0] = [Straight(path, endpoint, methods=["POST"]) for path, endpoint in ASKED_MOST]
     app.openapi = lambda: _documented(app)  # type: ignore[method-assign]  # FastAPI's documented way to extend it
     return app
 

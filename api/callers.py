@@ -22,6 +22,7 @@ import time
 import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from math import inf
 from pathlib import Path
 from typing import Annotated
@@ -172,6 +173,7 @@ class _KeysFile(BaseModel):
     keys: list[_Key] = Field(min_length=1)
 
 
+@lru_cache(maxsize=256)
 def is_loopback(host: str) -> bool:
     """Whether only programs of this machine reach the address."""
     try:

@@ -132,6 +132,8 @@ async def retrieve(request: Request) -> Response:
 
 async def _together(queries: list[Query], here: Inside, deadline: float, eased: Eased) -> list[ResultOut]:
     """Searched at the same time, so that the encoder takes them as one batch; the first failure is raised as itself."""
+    if len(queries) == 1:  # a task more is a turn of the event loop more
+        return [await _find(queries[0], here, deadline, eased)]
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(_find(query, here, deadline, eased)) for query in queries]
