@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from io import BytesIO
 from pathlib import Path
@@ -15,10 +16,21 @@ import pytest
 from fastapi import FastAPI
 
 from api.assembly import DoorOptions, create_app
+from api.starting import settle
 from pipeline.lane import Lane, LaneOptions
 from tests.fakes_api import FakeStages
 from tests.served_here import Here, served_here
 from tests.watchdog import watchdog
+
+
+@pytest.fixture(autouse=True)
+def settled() -> Generator[None]:
+    """As a service at its start; without it a collection walks over what all tests before have left."""
+    thresholds = gc.get_threshold()
+    settle()
+    yield
+    gc.set_threshold(*thresholds)
+    gc.unfreeze()
 
 
 def computes() -> None:
