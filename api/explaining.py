@@ -65,7 +65,7 @@ class ExplainIn(AskedOfStages):
     profile: str = "default"
     deadline_ms: float | None = Field(default=None, gt=0, description="Of all of this; 10000 where nothing is said.")
     labels: list[str] | None = Field(
-        default=None, description="Explain it for a caller with these access labels; for keys with the scope admin."
+        default=None, description="Explain it for a caller with only these of the key's access labels."
     )
 
 
@@ -164,10 +164,10 @@ async def _explain(asked: ExplainIn, collection: str, here: Inside) -> Explanati
     _check(asked, limits)
     visit.promised, visit.profile = deadline, asked.profile
     visit.remember_query(asked.query)
-    seen_by = _labels(asked, here)
+    caller = replace(stepped_back(visit.caller, "batch"), labels=_labels(asked, here))
     visit.caller = stepped_back(visit.caller, "batch")
     standing = await here.catalog(
-        lambda it: it.standing(here.tenant, collection, asked.document, labels=seen_by), seconds=deadline
+        lambda it: it.standing(here.tenant, collection, asked.document, labels=here.labels), seconds=deadline
     )
     caller = visit.caller if asked.labels is None else replace(visit.caller, labels=frozenset(asked.labels))
     query = Query(asked.query, caller, (collection,), profile, request_id=visit.id, filter=filter_of(asked.filters))
@@ -183,13 +183,15 @@ async def _explain(asked: ExplainIn, collection: str, here: Inside) -> Explanati
     return _out(query, explanation(query, standing, found, evidence), here, clock_timings=timings_out(visit, clock))
 
 
-def _labels(asked: ExplainIn, here: Inside) -> frozenset[str] | None:
-    """Whose documents may be told of: an administrator's explanation for others tells of all, also of closed ones."""
-    if asked.labels is None:
-        return here.labels
-    if Scope.ADMIN not in here.visit.caller.scopes:
-        raise NotAllowed("'labels' explains for somebody else, and needs a key with the scope 'admin'. Leave it out.")
-    return None
+def _labels(asked: ExplainIn, here: Inside) -> frozenset[str]:
+    """Those of the caller that it is explained for: a request may step back, as with its priority, never forward."""
+    wanted = here.labels if asked.labels is None else frozenset(asked.labels)
+    if beyond := sorted(wanted - here.labels):
+        raise NotAllowed(
+            f"This key does not carry the access label '{beyond[0][:80]}', so it cannot explain for who does. "
+            "Use a key that carries it, or leave 'labels' out."
+        )
+    return wanted
 
 
 def _check(asked: ExplainIn, limits: Limits) -> None:

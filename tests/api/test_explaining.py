@@ -106,20 +106,21 @@ async def test_an_unknown_collection_is_not_found() -> None:
             assert response.status == 404
 
 
-async def test_only_an_administrator_explains_for_others(tmp_path: Path) -> None:
+async def test_a_key_explains_for_those_who_have_fewer_labels_and_for_nobody_who_has_others(tmp_path: Path) -> None:
     keys = tmp_path / "keys.toml"
     reader, boss = hash_of("ff-reader"), hash_of("ff-boss")
     keys.write_text(
-        f'[[keys]]\nhash = "{reader}"\ntenant = "acme"\nscopes = ["read"]\nlabels = ["hr"]\n'
-        f'[[keys]]\nhash = "{boss}"\ntenant = "acme"\nscopes = ["read", "admin"]\n'
+        f'[[keys]]\nhash = "{reader}"\ntenant = "acme"\nscopes = ["read"]\nlabels = ["hr", "it"]\n'
+        f'[[keys]]\nhash = "{boss}"\ntenant = "acme"\nscopes = ["read", "ingest", "admin"]\n'
     )
     catalog = knowing(PUBLISHED)
     async with Running(DoorOptions(keys_file=keys), catalog=catalog) as service:
-        await explained(service, key="ff-reader")
-        assert catalog.labels[-1] == frozenset({"hr"}), "asked with the reader's own labels"
-        refused = await explained(service, 403, key="ff-reader", labels=["hr"])
-        assert "admin" in refused["error"]["message"]  # type: ignore[index]
-        await explained(service, key="ff-boss", labels=["it"])
-        assert catalog.labels[-1] == frozenset({"everything"})
-        (_, (query, _)) = service.stages.explainer.asked
-        assert query.caller.labels == frozenset({"it"})
+        own = frozenset({"hr", "it"})
+        for labels, seen_as in (({}, own), ({"labels": ["it"]}, {"it"}), ({"labels": []}, set[str]())):
+            await explained(service, key="ff-reader", **labels)
+            assert catalog.labels[-1] == own, "the reader is told of what its own labels open"
+            (query, _) = service.stages.explainer.asked[-1]
+            assert query.caller.labels == seen_as
+        for key in ("ff-reader", "ff-boss"):
+            refused = await explained(service, 403, key=key, labels=["board"])
+            assert "'board'" in refused["error"]["message"]  # type: ignore[index]
