@@ -19,6 +19,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, NoSuchModuleError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
+from ingest.access import check_access
 from ingest.migrating import migrate
 from pipeline.errors import Misconfigured, Unavailable
 from pipeline.passages import Metadata, Scalar
@@ -163,7 +164,8 @@ def packed(value: Metadata) -> str:
 
 
 def packed_labels(labels: Sequence[str]) -> str:
-    """Labels as canonical JSON: equal sets give equal text."""
+    """Labels as canonical JSON: equal sets give equal text. Raises InvalidInput for what cannot be a label."""
+    check_access(labels, "access")
     return json.dumps(sorted(set(labels)), ensure_ascii=False, separators=(",", ":"))
 
 

@@ -7,6 +7,7 @@ from itertools import chain, combinations
 import pytest
 
 from ingest.catalog import Catalog
+from ingest.database import packed_labels
 from pipeline.errors import InvalidInput, NotFound
 from pipeline.jobs import ItemState
 from pipeline.passages import Upload
@@ -100,6 +101,12 @@ def test_what_cannot_be_a_label_is_refused_with_its_place(catalog: Catalog, labe
     with pytest.raises(InvalidInput, match="cannot be an access label") as refused:
         catalog.accept(TENANT, "handbook", with_access("a") + with_access("b", access=("hr", label)))
     assert refused.value.field == "documents[1].access[1]"
+
+
+def test_no_label_is_written_unchecked_whoever_writes_it() -> None:
+    assert packed_labels(("hr", "board", "hr")) == '["board","hr"]'
+    with pytest.raises(InvalidInput, match="cannot be an access label"):
+        packed_labels(('a","b',))
 
 
 def test_a_document_has_a_bounded_number_of_labels(catalog: Catalog) -> None:
