@@ -17,7 +17,7 @@ from ingest.catalog import Catalog
 from ingest.database import Record
 from ingest.generations import COMPACTED, supersede
 from ingest.layers import Stack, unpacked_layers
-from ingest.progress import FINAL
+from ingest.progress import UNFINISHED
 from ingest.pruning import drop, forget_history
 from ingest.recutting import KEPT, REFRESH
 from ingest.schema import collections, documents, generations, history, items, readers
@@ -206,7 +206,7 @@ def _restore(connection: Connection, collection_id: str, number: int, new: int) 
 def _end_recutting(connection: Connection, collection_id: str, now: float) -> None:
     unfinished = and_(
         items.c.collection_id == collection_id,
-        items.c.state.not_in(FINAL),
+        items.c.state.in_(UNFINISHED),
         items.c.action.in_([REFRESH, KEPT]),
     )
     ended = {"state": ItemState.CANCELLED, "reason": _ROLLED_BACK, "owner": None, "updated": now}

@@ -52,6 +52,20 @@ async def test_a_published_generation_serves_after_the_next_refresh(served: Sear
     assert (await shelf(served)).generation == "handbook@2"
 
 
+async def test_nothing_is_asked_about_a_collection_that_is_just_so(served: Searching, tmp_path: Path) -> None:
+    await shelf(served)
+    before = served.current.refs["default", "handbook"]
+    new, laws = published(tmp_path, NEW, number=2), published(tmp_path, OTHER, collection="laws")
+    served.current.refs |= {("default", "handbook"): new, ("default", "laws"): laws}
+    await served.generations.refresh({("default", "handbook"): before})
+    assert (await shelf(served)).generation == "handbook@1"
+    await served.generations.refresh({("default", "handbook"): new, ("default", "laws"): laws})
+    assert [state.generation for state in served.generations.states()] == ["handbook@2", "laws@1"]
+    del served.current.refs["default", "laws"]
+    await served.generations.refresh({("default", "handbook"): new})
+    assert [state.collection for state in served.generations.states()] == ["handbook"]
+
+
 async def test_a_request_finishes_on_the_generation_it_began_with(served: Searching, tmp_path: Path) -> None:
     began = await served.retriever.retrieve(query("night tram"), unbounded())
     ref = published(tmp_path, NEW, number=2)
