@@ -19,6 +19,7 @@ PASSAGE = {
     "title": "Marmots on the line", "heading": ["Marmots on the line"], "page": None, "source": "notices/marmots.md",
     "language": "en", "metadata": {"shelf": "notices"}, "score": 0.03, "rerank_score": None, "tokens": 9,
     "legs": {"lexical": {"rank": 1, "score": 7.5}, "dense": {"rank": 2, "score": 0.6}}, "joined": [],
+    "parent": None, "previous": None, "next": None,
 }  # fmt: skip
 ANSWER = {
     "id": "req-1",
