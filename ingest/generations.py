@@ -350,7 +350,8 @@ def _held_before(connection: Connection, plan: Plan) -> int:
     if plan.previous is None:
         return 0
     at = and_(generations.c.collection_id == plan.collection_id, generations.c.number == plan.previous.ref.number)
-    return connection.scalars(select(generations.c.documents).where(at)).one()
+    found: int = connection.scalars(select(generations.c.documents).where(at)).one()
+    return found
 
 
 def _put_documents(connection: Connection, plan: Plan, now: float) -> int:
@@ -374,8 +375,7 @@ def _put_documents(connection: Connection, plan: Plan, now: float) -> int:
     ).where(versions.c.id.in_(_last(plan.collection_id, plan.number)))
     columns = ["collection_id", "id", "version_id", "updated", "since"]
     connection.execute(insert(documents).from_select(columns, shown))
-    held: int = _held_before(connection, plan) - gone + len(plan.added.documents)
-    return held
+    return _held_before(connection, plan) - gone + len(plan.added.documents)
 
 
 def _put_generation(connection: Connection, plan: Plan, made: Made, held: int, now: float) -> None:
