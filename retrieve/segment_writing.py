@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import count, islice
 from pathlib import Path
@@ -85,7 +86,9 @@ class SegmentWriter:
             )
         dense = write_dense(folder / INDEX, vectors, self._options.dense)
         self._storage.wrote(folder / INDEX)
-        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(columns.lengths, dtype=np.int64)])
+        offsets = np.concatenate(
+            [np.zeros(1, np.int64), np.cumsum([len(each) for each in columns.tokens], dtype=np.int64)]
+        )
         tokens = np.concatenate([np.empty(0, np.int32), *columns.tokens])
         average_length = average_length or columns.postings.average_length
         files: dict[str, Content] = {
@@ -115,18 +118,24 @@ class SegmentWriter:
         )
 
     def _columns(self, file: Path, passages: Iterable[Passage]) -> Columns:
-        """One pass over the passages, which need not fit into memory."""
+        """One pass over the passages, which need not fit into memory.
+
+        The tokenizer lets go of the interpreter's lock, so it reads the texts while everything else is done with them.
+        """
         columns = Columns(PostingsBuilder(self._options.bm25))
-        with PassageTableWriter(file) as table:
+        with PassageTableWriter(file) as table, ThreadPoolExecutor(1, "tokenise") as tokenising:
             for some in _runs(passages, AT_ONCE):
                 texts = [passage.embedded_text() for passage in some]
-                for encoding in self._tokenizer.encode_batch_fast(texts, add_special_tokens=False):
-                    columns.tokens.append(np.array(encoding.ids, np.int32))
-                    columns.lengths.append(len(encoding.ids))
-                for passage in some:
+                tokens = tokenising.submit(self._token_ids, texts)
+                for passage, text in zip(some, texts, strict=True):
                     table.add(passage)
-                    columns.add(passage)
+                    columns.add(passage, text)
+                columns.tokens.extend(tokens.result())
         return columns
+
+    def _token_ids(self, texts: list[str]) -> list[NDArray[np.int32]]:
+        encodings = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+        return [np.array(encoding.ids, np.int32) for encoding in encodings]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,14 +146,13 @@ class Columns:
     documents: DocumentRowsBuilder = field(default_factory=DocumentRowsBuilder)
     attributes: AttributesBuilder = field(default_factory=AttributesBuilder)
     tokens: list[NDArray[np.int32]] = field(default_factory=list["NDArray[np.int32]"])
-    lengths: list[int] = field(default_factory=list[int])
     counts: list[int] = field(default_factory=list[int])
     hashes: list[bytes] = field(default_factory=list[bytes])
     languages: Counter[str] = field(default_factory=Counter[str])
 
-    def add(self, passage: Passage) -> None:
+    def add(self, passage: Passage, embedded: str) -> None:
         """Everything but the token ids."""
-        self.postings.add(passage.embedded_text(), passage.language)
+        self.postings.add(embedded, passage.language)
         self.documents.add(passage.document_id)
         self.attributes.add(passage)
         self.counts.append(passage.tokens)
