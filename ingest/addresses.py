@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from typing import Any, cast
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
@@ -55,7 +56,7 @@ class Addresses:
             resolver=_Checking(self, self._resolver or ThreadedResolver(asyncio.get_running_loop())),
             use_dns_cache=False,
             force_close=True,
-            socket_factory=self._opened,
+            socket_factory=cast("Any", self._opened),  # its type leaves an address's parts unknown
         )
 
     def check(self, host: str, address: str) -> None:
@@ -63,7 +64,7 @@ class Addresses:
         if not self._allow_private and not is_public(address):
             raise AddressRefused(host, address)
 
-    def _opened(self, info: aiohttp.AddrInfoType) -> socket.socket:
+    def _opened(self, info: tuple[int, int, int, str, tuple[Any, ...]]) -> socket.socket:
         """The last door, and the only one for a URL that names an address itself: nobody resolves that."""
         family, kind, protocol, _, place = info
         self.check(str(place[0]), str(place[0]))
