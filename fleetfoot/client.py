@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, BinaryIO, cast
 from urllib.parse import quote
 
@@ -88,24 +89,31 @@ class Client:
         key: str | None = None,
         webhook: str | None = None,
         access: Sequence[str] = (),
+        metadata: Json | None = None,
     ) -> Json:
-        """Sends files under their names and these labels; returns the job. The same files with the same `key` again are
-        the same job."""
+        """Sends files under their names, with these labels and this metadata; returns the job. The same files with the
+        same `key` again are the same job."""
         asked = f"?webhook={quote(webhook, safe='')}" if webhook else ""
         path = f"/v1/collections/{quote(collection, safe='')}/documents{asked}"
-        return await self._send(path, files, {"Idempotency-Key": key} if key else {}, access)
+        fields = {"access": list(access) or None, "metadata": metadata or None}
+        return await self._send(path, files, {"Idempotency-Key": key} if key else {}, fields)
 
     async def parse(self, files: Sequence[tuple[str, Path]], asked: str) -> Json:
         """Has files read and cut as an upload would be; nothing is kept. `asked` is the query."""
         return await self._send(f"/v1/parse?{asked}", files, {})
 
     async def _send(
-        self, path: str, files: Sequence[tuple[str, Path]], headers: Mapping[str, str], access: Sequence[str] = ()
+        self,
+        path: str,
+        files: Sequence[tuple[str, Path]],
+        headers: Mapping[str, str],
+        fields: Mapping[str, object] = MappingProxyType({}),
     ) -> Json:
         """Files are read as they go out, so that large ones are never in memory as a whole."""
         form = aiohttp.FormData(quote_fields=False)
-        if access:
-            form.add_field("access", json.dumps(list(access)))
+        for field, value in fields.items():
+            if value is not None:
+                form.add_field(field, json.dumps(value))
         with ExitStack() as opened:
             for name, file in files:
                 content = opened.enter_context(_opened(file))

@@ -12,7 +12,7 @@ from urllib.parse import quote
 from rich.console import Console
 
 from fleetfoot.client import Client, Json
-from fleetfoot.finding import files_below
+from fleetfoot.finding import Named, files_below
 from fleetfoot.following import Following, named
 from fleetfoot.jobs import show_failed
 from fleetfoot.reporting import Watcher, watching
@@ -58,10 +58,23 @@ async def ingest(
     other, in order, while the jobs of those before are followed already. What is interrupted says on standard error
     what was accepted, since that goes on. `rest` is how many seconds pass before another try.
     """
-    files = files_below(paths)
+    sender = Sender(client, collection, again=again, webhook=webhook, access=access, rest=rest)
+    return await send_files(client, sender, files_below(paths), console, wait=wait, lines=lines, rest=rest)
+
+
+async def send_files(
+    client: Client,
+    sender: Sender,
+    files: Sequence[Named],
+    console: Console,
+    *,
+    wait: bool,
+    lines: bool = False,
+    rest: float = 1.0,
+) -> Ingested:
+    """What becomes of files under the names that they are given with."""
     with watching(console, len(files), lines=lines) as watcher:
         following = Following(client, watcher, len(files), rest)
-        sender = Sender(client, collection, again=again, webhook=webhook, access=access, rest=rest)
         tasks: list[asyncio.Task[None]] = []
 
         def begin(work: Coroutine[Any, Any, None]) -> None:

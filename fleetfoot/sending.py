@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import uuid
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
@@ -54,8 +54,9 @@ Sent = Accepted | Earlier | TurnedAway
 
 
 class Sender:
-    """Sends to one collection, under the labels `access`. `again` sends also what is there already; `rest` is waited
-    before another try."""
+    """Sends to one collection, under the labels `access` and with this metadata. `again` sends also what is there
+    already; `rest` is waited before another try; `hash_of` is the hex sha256 of a file, empty where it cannot be read.
+    """
 
     def __init__(
         self,
@@ -65,7 +66,9 @@ class Sender:
         again: bool = False,
         webhook: str | None = None,
         access: Sequence[str] = (),
+        metadata: Json | None = None,
         rest: float = 1.0,
+        hash_of: Callable[[Path], str] | None = None,
     ) -> None:
         self._client = client
         self._path = f"/v1/collections/{quote(collection, safe='')}/documents/known"
@@ -73,14 +76,15 @@ class Sender:
         self._again = again
         self._webhook = webhook
         self._access = list(access)
-        self._rest = rest
-        self._reached = False
+        self._metadata = dict(metadata or {})
+        self._hash_of = hash_of or hash_of_file
+        self._persist = Persistence(rest)
 
     async def send(self, files: Sequence[Named]) -> AsyncGenerator[Sent]:
         """What becomes of the files, in their order, as it becomes known. Raises what ends the ingest."""
         for start in range(0, len(files), ASKED):
             some = files[start : start + ASKED]
-            earlier = [] if self._again else await self._earlier(some)
+            earlier = [] if self._again else await self.earlier(some)
             for each in earlier:
                 yield each
             known = {name for each in earlier for name in each.names}
@@ -88,14 +92,16 @@ class Sender:
                 async for sent in self._sent(batch):
                     yield sent
 
-    async def _earlier(self, files: Iterable[Named]) -> list[Earlier]:
-        """A file that cannot be read is none of these: sending it will say why."""
-        hashes = ((name, _hash(file)) for name, file in files)
+    async def earlier(self, files: Iterable[Named]) -> list[Earlier]:
+        """Those of at most 1000 files that need not be sent. One that cannot be read is not among them: sending it will
+        say why."""
+        hashes = ((name, self._hash_of(file)) for name, file in files)
         offers = [{"name": name, "content_hash": hash_} for name, hash_ in hashes if hash_]
         if not offers:
             return []
-        told = await self._client.post(self._path, {"documents": offers, "access": self._access})
-        self._reached = True
+        asked = {"documents": offers, "access": self._access, "metadata": self._metadata}
+        told = await self._client.post(self._path, asked)
+        self._persist.reached = True
         by_job: dict[str | None, list[str]] = {}
         for each in told["data"]:
             by_job.setdefault(each["job"], []).append(each["name"])
@@ -119,15 +125,35 @@ class Sender:
             yield Accepted(job)
 
     async def _persistently(self, batch: list[Named]) -> Json:
-        """Tries again what time mends: a service that starts anew, or is full. Under one key, so it makes one job."""
-        key, waited = str(uuid.uuid4()), 0
+        """Under one key, so that it makes one job however often it is sent."""
+        key = str(uuid.uuid4())
+        return await self._persist(
+            lambda: self._client.upload(
+                self._collection,
+                batch,
+                key=key,
+                webhook=self._webhook,
+                access=self._access,
+                metadata=self._metadata,
+            )
+        )
+
+
+class Persistence:
+    """Asks again where time mends it: a service that starts anew, or is full. `reached`: it was there once."""
+
+    def __init__(self, rest: float = 1.0) -> None:
+        self.reached = False
+        self._rest = rest
+
+    async def __call__(self, ask: Callable[[], Awaitable[Json]]) -> Json:
+        """The answer. Raises the last refusal when time does not seem to mend it."""
+        waited = 0
         while True:
             try:
-                job = await self._client.upload(
-                    self._collection, batch, key=key, webhook=self._webhook, access=self._access
-                )
-                self._reached = True
-                return job
+                answer = await ask()
+                self.reached = True
+                return answer
             except (Misconfigured, UpstreamFailed, Refused) as error:
                 rest = self._before_next_try(error)
                 waited += 1
@@ -138,11 +164,12 @@ class Sender:
     def _before_next_try(self, error: FleetfootError) -> float | None:
         """None where it would not help: whoever was never reached is not there, or somewhere else."""
         if not isinstance(error, Refused):
-            return self._rest if self._reached else None
+            return self._rest if self.reached else None
         return max(error.retry_after or 0.0, self._rest) if error.status in PASSING else None
 
 
-def _hash(file: Path) -> str:
+def hash_of_file(file: Path) -> str:
+    """The hex sha256 of its bytes; empty where it cannot be read."""
     try:
         with file.open("rb") as content:
             return hashlib.file_digest(content, "sha256").hexdigest()
