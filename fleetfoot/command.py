@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 from fleetfoot.benching import bench
+from fleetfoot.folder_command import sync
 from fleetfoot.generations import collections
 from fleetfoot.narrowing import Narrowed, filter_of
 from fleetfoot.setting_up import keys, models
@@ -31,6 +32,7 @@ app.add_typer(collections, name="collections")
 app.add_typer(models, name="models")
 app.add_typer(keys, name="keys")
 app.command()(bench)
+app.command()(sync)
 
 
 @app.command()
