@@ -8,6 +8,7 @@ file that somebody is still writing is left for a later look, and one that canno
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import stat
 import time
@@ -130,7 +131,12 @@ class Folder:
         """A link that leads to what is hidden or ignored would show it under another name."""
         if not entry.is_symlink():
             return True
-        target = Path(entry.path).resolve(strict=True)
+        try:
+            target = Path(os.path.realpath(entry.path, strict=True))
+        except OSError as error:
+            if error.errno == errno.ELOOP:  # it leads to itself
+                return False
+            raise
         if not target.is_relative_to(self.root):
             return False
         path = target.relative_to(self.root)

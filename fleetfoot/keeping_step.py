@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection
 from contextlib import aclosing
 
-from watchfiles import Change, awatch
+from watchfiles import (
+    Change,
+    awatch,  # pyright: ignore[reportUnknownVariableType]  trio's events, if there were any
+)
 
 from fleetfoot.client import Refused
 from fleetfoot.folder_files import Folder
@@ -22,7 +25,7 @@ PASSING = frozenset({429, 502, 503, 504})  # statuses that time mends
 Changes = AsyncIterator[Collection[object]]
 
 
-async def changes_below(folder: Folder, *, poll: bool) -> AsyncIterator[Collection[object]]:
+async def changes_below(folder: Folder, *, poll: bool) -> AsyncGenerator[Collection[object]]:
     """Each item is what has changed; nothing, once a second. What changes while nobody asks is in the next item."""
 
     def counts(_: Change, path: str) -> bool:
