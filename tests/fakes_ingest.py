@@ -1,7 +1,8 @@
 """Small stages for tests of the machinery around them: no model, no native library, nothing random.
 
 A document is plain text, a passage per line. Words in it steer the parser: BROKEN cannot be read, FATAL kills the
-process, SURPRISE raises what nobody foresaw, WAIT waits until the test opens the parser's gate.
+process, SURPRISE raises what nobody foresaw, WAIT waits until the test opens the parser's gate, PARTLY is read with a
+warning.
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ class PlainParser:
             wait_at(self._gate, upload.name)
         self.parsed.append(upload.name)
         blocks = tuple(Block(line) for line in text.splitlines() if line.strip())
-        return Document(document_id, upload.name, upload.name.title(), blocks, "text/plain", "en", upload.metadata)
+        warnings = (f"Of '{upload.name}' page 3 is an image.",) if "PARTLY" in text else ()
+        title = upload.name.title()
+        return Document(document_id, upload.name, title, blocks, "text/plain", "en", upload.metadata, warnings=warnings)
 
 
 class LineChunker:

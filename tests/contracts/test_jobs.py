@@ -224,6 +224,23 @@ def test_items_can_be_read_by_state_in_pages(catalog: Catalog) -> None:
     assert [item.ordinal for item in first] == [2, 4, 6]
 
 
+def test_what_could_not_be_read_of_a_document_is_told_when_the_rest_was_published(catalog: Catalog) -> None:
+    job_id = ingest(Workshop(catalog), "handbook", a="PARTLY", b="wholly")
+    told = {item.name: (item.state, item.warnings) for item in catalog.items(TENANT, job_id)}
+    assert told == {
+        "a": (ItemState.PUBLISHED, ("Of 'a' page 3 is an image.",)),
+        "b": (ItemState.PUBLISHED, ()),
+    }
+
+
+def test_a_job_that_is_cancelled_before_anything_was_done_says_so(catalog: Catalog, now: Now) -> None:
+    job = catalog.accept(TENANT, "handbook", uploads(a="one"), terms=Terms(webhook="https://example.com/hook"))
+    now.pass_by(5)
+    told = catalog.cancel(TENANT, job.id)
+    assert (told.state, told.finished, told.time_left, told.retryable) == (JobState.CANCELLED, now(), None, 0)
+    assert kept(catalog) == 0
+
+
 # Tried again
 
 
