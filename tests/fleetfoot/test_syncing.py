@@ -149,6 +149,35 @@ def test_an_empty_folder_does_not_empty_a_collection(home: WorkingCatalog, url: 
     assert home.holds("notes") == {"handbook/c.md": "C."}
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("answer", "status", "left"), [(b"n\n", 4, 2), (b"y\n", 0, 1)], ids=["no", "yes"])
+def test_whoever_sits_before_it_is_asked(
+    home: WorkingCatalog, url: str, folder: Path, answer: bytes, status: int, left: int
+) -> None:
+    write(folder, a="A.", b="B.")
+    sync(folder, url)
+    (folder / "b.md").unlink()
+    here, there = os.openpty()
+    try:
+        os.write(here, answer)
+        done = subprocess.run(
+            [sys.executable, "-m", "fleetfoot", "sync", str(folder), "-c", "notes", "--url", url],
+            cwd=ROOT,
+            env=clean_environment(),
+            stdin=there,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+    finally:
+        os.close(here)
+        os.close(there)
+    assert done.returncode == status, done.stderr
+    assert "would be removed: handbook/b.md" in done.stderr
+    assert len(home.holds("notes")) == left
+
+
 def test_a_tenth_may_go_unasked_and_one_more_not(home: WorkingCatalog, url: str, folder: Path) -> None:
     write(folder, **{f"n{number:02}": f"Number {number}." for number in range(20)})
     sync(folder, url)
