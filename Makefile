@@ -30,7 +30,7 @@ define install
     || { tail -n 20 $(1)/install.log >&2; exit 1; }
 endef
 
-.PHONY: help demo test test-models check format lock prove-main prove-latency clean
+.PHONY: help demo test test-models check format lock prove-main prove-latency prove-index clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -60,6 +60,9 @@ prove-main: .venv/dev ## the proof of the main job, from a fresh clone; one line
 
 prove-latency: .venv/dev ## the proof of the latency core, beside plain alternatives; one line a promise
 	@$(BIN)/python -m benchmarks.prove_latency
+
+prove-index: .venv/dev ## the proof of the living index: changes while it serves, crashes without loss; one line a promise
+	@$(BIN)/python -m benchmarks.prove_index
 
 .venv/bin/python .venv-gpu/bin/python:
 	@[ -n "$(PYTHON)" ] || { echo "fleetfoot needs Python 3.11 or newer, and there is none; set PYTHON=/path/to/python3.11" >&2; exit 1; }
