@@ -8,19 +8,17 @@ Every part does its own set-up. What is promised and not measured yet is SHORT.
 from __future__ import annotations
 
 import argparse
-import tempfile
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 from rich.console import Console
 
-from benchmarks import flipped
+from benchmarks.crashes.flips import flip_everywhere
+from benchmarks.crashes.power import cut_everywhere
 from benchmarks.prove import Proof
 from tests.oracles.test_living_collection import LivingCollection
-from tests.retrieve import test_power_cuts as power_cuts
 from tests.retrieve.test_living_index import LivingIndex
 
 SEQUENCES, STEPS = 60, 20  # of the stateful tests: so many runs of so many steps at most
@@ -56,20 +54,18 @@ def model(proof: Proof, console: Console) -> None:
 
 def power(proof: Proof, console: Console) -> None:
     """Power is cut after every operation of the storage, with what was not synced dropped, torn or there by chance."""
-    for name, publish in (("a delta", power_cuts.delta), ("a base", power_cuts.base)):
-        with tempfile.TemporaryDirectory(prefix="fleetfoot-power-") as folder, console.status(name):
-            states = power_cuts.every_cut(Path(folder), publish)
-        proof.line(f"power cut while {name} is published", f"{states} states of the disk, each whole", "all", ok=True)
+    with console.status("power cuts"):
+        seen = cut_everywhere()
+    figure = f"{seen.operations} operations, {seen.distinct} distinct states, {len(seen.wrong)} wrong"
+    proof.line("power cut after every operation", figure, "none wrong", ok=seen.distinct > 0 and not seen.wrong)
 
 
-def rotten(proof: Proof, _: Console) -> None:
+def rotten(proof: Proof, console: Console) -> None:
     """A flipped byte in any file is found before it serves."""
-    with tempfile.TemporaryDirectory(prefix="fleetfoot-flipped-") as folder:
-        seen = flipped.measure(Path(folder))
-    figure = f"{seen.bytes} bytes of {seen.files} files, {len(seen.unnoticed)} unnoticed"
-    proof.line(
-        "a flipped byte is found before it serves", figure, "all noticed", ok=seen.bytes > 0 and not seen.unnoticed
-    )
+    with console.status("flipped bytes"):
+        seen = flip_everywhere()
+    figure = f"{seen.flips} bytes of {seen.files} files, {len(seen.missed)} missed"
+    proof.line("a flipped byte is found before it serves", figure, "none missed", ok=seen.flips > 0 and not seen.missed)
 
 
 def unmeasured(proof: Proof, _: Console) -> None:
