@@ -38,6 +38,7 @@ from ingest.passage import content_hash
 from pipeline.passages import Passage, Upload
 from pipeline.ports import GenerationRef
 from retrieve.encoder import as_rows, as_vectors
+from retrieve.manifest import FORMAT
 from retrieve.manifest import Manifest
 from retrieve.model_library import ModelLibrary
 from retrieve.segment import VECTORS
@@ -108,7 +109,7 @@ class Synthetic:
 
 def made(passages: int, *, kept: Path = KEPT, rebuild: bool = False) -> Synthetic:
     """The set of that size, from the cache or new. `rebuild` writes its generation anew, to measure that."""
-    home = kept / f"{passages}-{SEED}-{TEXTS}.{VERSION}"
+    home = kept / f"{passages}-{SEED}-{TEXTS}.{VERSION}-format{FORMAT}"
     storage = StorageOptions(home / "data")
     model = ModelLibrary(kept / "models").add("default")
     script = Script.open(model.tokenizer)
