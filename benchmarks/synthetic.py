@@ -38,8 +38,7 @@ from ingest.passage import content_hash
 from pipeline.passages import Passage, Upload
 from pipeline.ports import GenerationRef
 from retrieve.encoder import as_rows, as_vectors
-from retrieve.manifest import FORMAT
-from retrieve.manifest import Manifest
+from retrieve.manifest import FORMAT, Manifest
 from retrieve.model_library import ModelLibrary
 from retrieve.segment import VECTORS
 
