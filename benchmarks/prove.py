@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+
+from rich.console import Console
 
 
 @dataclass
@@ -38,3 +42,18 @@ class Proof:
         """Exits 1 when anything fell short."""
         print("every promise is kept" if not self.short else f"{self.short} fell short", flush=True)
         sys.exit(1 if self.short else 0)
+
+
+Part = Callable[[Proof, Console], None]
+
+
+def run_parts(parts: Mapping[str, Part], description: str) -> None:
+    """Runs every part, or those that `--only` names, and tells how long each took; exits 1 when one falls short."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="+", choices=list(parts), default=list(parts), help="parts to run")
+    proof, console = Proof(), Console(width=150, highlight=False)
+    for name in parser.parse_args().only:
+        began = time.perf_counter()
+        proof.attempt(name, lambda part=parts[name]: part(proof, console))  # type: ignore[misc]  # bound at once
+        print(f"      {name}: {time.perf_counter() - began:.0f} s", flush=True)
+    proof.end()

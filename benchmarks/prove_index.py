@@ -7,17 +7,13 @@ Every part does its own set-up. What is promised and not measured yet is SHORT.
 
 from __future__ import annotations
 
-import argparse
-import time
-from collections.abc import Callable
-
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 from rich.console import Console
 
 from benchmarks.crashes.flips import flip_everywhere
 from benchmarks.crashes.power import cut_everywhere
-from benchmarks.prove import Proof
+from benchmarks.prove import Part, Proof, run_parts
 from tests.oracles.test_living_collection import LivingCollection
 from tests.retrieve.test_living_index import LivingIndex
 
@@ -26,15 +22,7 @@ SEQUENCES, STEPS = 60, 20  # of the stateful tests: so many runs of so many step
 
 def main() -> None:
     """Runs every part, or those named, prints a line a promise, exits 1 when one falls short."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), help="parts to run")
-    chosen = parser.parse_args().only
-    proof, console = Proof(), Console(width=150, highlight=False)
-    for name in chosen:
-        began = time.perf_counter()
-        proof.attempt(name, lambda part=PARTS[name]: part(proof, console))
-        print(f"      {name}: {time.perf_counter() - began:.0f} s", flush=True)
-    proof.end()
+    run_parts(PARTS, __doc__ or "")
 
 
 def model(proof: Proof, console: Console) -> None:
@@ -81,7 +69,7 @@ UNMEASURED = (
     "one changed document in a million, and its compaction",
     "ingest throughput by a plain script's",
 )
-PARTS: dict[str, Callable[[Proof, Console], None]] = {
+PARTS: dict[str, Part] = {
     "power": power,
     "bytes": rotten,
     "model": model,

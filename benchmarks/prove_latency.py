@@ -9,17 +9,14 @@ own: .bench for the peers, sets of 100,000 and 1,000,000 passages from a seed, m
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 from rich.console import Console
 
 from benchmarks import beside, hundred_thousand, leaks, million, overload, proxying, rerank_budget
-from benchmarks.prove import Proof
+from benchmarks.prove import Part, Proof, run_parts
 
 ROOT = Path(__file__).resolve().parents[1]
 # nDCG@10 of reciprocal rank fusion with other people's tools on the same sets, less what is allowed: .01.
@@ -36,15 +33,7 @@ SLOPE_KIB = 1.0
 
 def main() -> None:
     """Runs every part, or those named, prints a line a promise, exits 1 when one falls short."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), help="parts to run")
-    chosen = parser.parse_args().only
-    proof, console = Proof(), Console(width=150, highlight=False)
-    for name in chosen:
-        began = time.perf_counter()
-        proof.attempt(name, lambda part=PARTS[name]: part(proof, console))
-        print(f"      {name}: {time.perf_counter() - began:.0f} s", flush=True)
-    proof.end()
+    run_parts(PARTS, __doc__ or "")
 
 
 def speed(proof: Proof, console: Console) -> None:
@@ -175,7 +164,7 @@ def leaving(proof: Proof, console: Console) -> None:
     proof.at_most("memory from the 2,000th to the last, for each", seen["slope"], SLOPE_KIB, " KiB")
 
 
-PARTS: dict[str, Callable[[Proof, Console], None]] = {
+PARTS: dict[str, Part] = {
     "speed": speed,
     "million": a_million,
     "overload": overloaded,

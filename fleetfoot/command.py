@@ -1,4 +1,7 @@
-"""The command. Each subcommand imports what it needs when it runs: `--help` stays quick, a worker stays light."""
+"""The command. Each subcommand imports what it needs when it runs: `--help` stays quick, a worker stays light.
+
+(The file is longer than a module should be: it is the list of subcommands and their options, and nothing else.)
+"""
 
 from __future__ import annotations
 

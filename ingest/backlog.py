@@ -6,7 +6,8 @@
 A document that is cut anew and comes out the same skips to encoded, as KEPT: the publish that it waits for ends it as
 unchanged, so that a job that asked for a new generation is not done before there is one.
 
-The catalog's rows are the queue. A message in Redis only says that it is worth looking here.
+The catalog's rows are the queue. A message in Redis only says that it is worth looking here. (The file is longer than a
+module should be: who may take a row, and when it is due, are one rule in a few queries.)
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@ A publisher takes the collection's next number under a lease. The number is its 
 an attempt that fails leaves a gap. The pointer moves by compare-and-swap in one transaction with the documents and
 the items that it makes true; a publisher whose number is no longer the last one changes nothing.
 
-Nothing that a small publish does here reads or writes in proportion to the collection.
+Nothing that a small publish does here reads or writes in proportion to the collection. (The file is longer than a
+module should be: what a publish reads and what it commits must agree, and are read together.)
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ this way everybody's best candidates are scored before anybody's second best, an
 One turn in `FAIR` goes to the last priority first.
 
 The clock is looked at before each run. A run is terminated once nobody waits for it any more: each caller left, or is
-out of time.
+out of time. (A little longer than a module should be: all of it holds one lock.)
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 A new generation shares the segments that it has in common with the one before, so opening it costs what is new. The
 event loop only puts one reference in the place of another: everything else, the unmapping of what nobody reads any more
-included, is done on the threads of the lane `opening`.
+included, is done on the threads of the lane `opening`. (The file is longer than a module should be: its one class keeps
+what is open, what is wrong with it and whose turn it is, and these change together.)
 """
 
 from __future__ import annotations
